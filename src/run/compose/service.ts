@@ -146,6 +146,7 @@ async function open(
       { domains: renamed },
       'the DNS records of domains now name the new MAIL_HOSTNAME or SPF_INCLUDE',
     );
+  await parts.events.prepare();
   onStop(await watchData(config, parts, onLost));
   parts.search?.start();
   onStop(() => parts.search?.stop());

@@ -285,6 +285,33 @@ onEachEngine('events', (engine) => {
         ['after'],
       );
     });
+
+    test('of another server that replaced this one under a running process come first', async () => {
+      const domainId = await makeDomain('replaced', 'replaced.test');
+      await note(domainId, 'before');
+      const { cursor } = await read('replaced');
+      await database.write((tx) =>
+        tx
+          .updateTable('events')
+          .set({ xid: 2 ** 50 })
+          .execute(),
+      );
+      const { id, created_at } = await database.read
+        .selectFrom('events')
+        .select(['id', 'created_at'])
+        .orderBy('id', 'desc')
+        .limit(1)
+        .executeTakeFirstOrThrow();
+      await note(domainId, 'after');
+      // Whose cursor names an event of before is told so, and not that nothing happened since.
+      const old = [id, 2 ** 50, created_at].map((part) => part.toString(36)).join('-');
+      await assert.rejects(read('replaced', old), { code: 'cursor_expired' });
+      await assert.rejects(read('replaced', cursor), { code: 'cursor_expired' });
+      assert.deepEqual(
+        (await read('replaced')).events.map(({ data }) => data.detail),
+        ['every record is verified or waived', 'before', 'after'],
+      );
+    });
   }
 
   test('stay below 1 KB, whatever a stranger writes', () => {

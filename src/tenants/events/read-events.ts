@@ -86,6 +86,7 @@ function readCursor(field: string, text: string): Position {
 
 /** Rows that are removed in one transaction. */
 const PRUNED_AT_A_TIME = 1_000;
+const RENUMBERED_AT_A_TIME = 10_000;
 
 /**
  * Removes some events that are older than an instant: of those with the lowest ids, which are the oldest. The newest one
@@ -114,6 +115,8 @@ export class Events {
   readonly #database: Database;
   /** The transactions that have all ended, on PostgreSQL. */
   readonly #isSettled;
+  /** Numbers that this server has not given yet. */
+  readonly #isForeign;
   #isPrepared: Promise<void> | undefined;
 
   constructor(database: Database) {
@@ -122,11 +125,26 @@ export class Events {
       database.engine === 'postgres'
         ? sql<boolean>`xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
         : sql<boolean>`1`;
+    this.#isForeign =
+      database.engine === 'postgres'
+        ? sql<boolean>`xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint`
+        : sql<boolean>`0`;
+  }
+
+  /** To be awaited before events are written: see {@link Events.#renumber}. */
+  prepare(): Promise<void> {
+    this.#isPrepared ??= this.#isNewestForeign()
+      .then((isForeign) => (isForeign ? this.#renumber() : undefined))
+      .catch((error: unknown) => {
+        this.#isPrepared = undefined;
+        throw error;
+      });
+    return this.#isPrepared;
   }
 
   /** The position of what happens from now on. */
   async now(): Promise<string> {
-    await this.#prepare();
+    await this.prepare();
     return writeCursor(await this.#newest());
   }
 
@@ -143,13 +161,19 @@ export class Events {
     limit: number,
   ): Promise<EventPage> {
     const position = readCursor(after.field, after.cursor);
-    await this.#prepare();
+    await this.prepare();
     // Read first: all events of the user up to here are on the page, or before it.
     const newest = await this.#newest();
     // Of no type where only hints are asked for, which are not kept.
     const rows = scope.types?.length === 0 ? [] : await this.#rows(scope, position, limit + 1);
     // Asked last: what is pruned meanwhile would be missing on the page.
-    if (position !== START && !(await this.#isThere(position))) throw expired();
+    const named = position === START ? undefined : await this.#find(position);
+    if (named?.isForeign || rows.some(({ isForeign }) => isForeign)) {
+      // Its server was replaced under this process.
+      await this.#renumber();
+      return this.read(scope, after, limit);
+    }
+    if (position !== START && !named) throw expired();
     const settled = rows.findIndex(({ isSettled }) => !isSettled);
     const readable = settled < 0 ? rows : rows.slice(0, settled);
     const page = readable.slice(0, limit);
@@ -203,19 +227,20 @@ export class Events {
     return row ?? START;
   }
 
-  async #isThere({ id, xid, created_at }: Position): Promise<boolean> {
+  /** The event that a cursor names. */
+  async #find({ id, xid, created_at }: Position) {
     const row = await this.#database.read
       .selectFrom('events')
-      .select(['xid', 'created_at'])
+      .select(['xid', 'created_at', this.#isForeign.as('isForeign')])
       .where('id', '=', id)
       .executeTakeFirst();
-    return row?.xid === xid && row.created_at === created_at;
+    return row?.xid === xid && row.created_at === created_at ? row : undefined;
   }
 
   #rows(scope: EventScope, after: Position, limit: number) {
     return this.#after(scope, after)
       .select(['id', 'xid', 'type', 'account_id', 'mailbox', 'uid', 'data', 'created_at'])
-      .select(this.#isSettled.as('isSettled'))
+      .select([this.#isSettled.as('isSettled'), this.#isForeign.as('isForeign')])
       .orderBy('xid')
       .orderBy('id')
       .limit(limit)
@@ -233,24 +258,40 @@ export class Events {
       .$if(types !== undefined, (query) => query.where('type', 'in', [...(types ?? [])]));
   }
 
+  async #isNewestForeign(): Promise<boolean> {
+    const newest = await this.#database.read
+      .selectFrom('events')
+      .select(this.#isForeign.as('isForeign'))
+      .orderBy('id', 'desc')
+      .limit(1)
+      .executeTakeFirst();
+    return Boolean(newest?.isForeign);
+  }
+
   /**
-   * A database that was restored into another PostgreSQL server counts transactions anew: old events would come after new
-   * ones. All of them are of its past, so they are told by their ids.
+   * A database that was restored into another PostgreSQL server counts transactions anew: what is written there comes before
+   * the old events, and a reader whose cursor names one of these never gets it. All old ones are of its past, so they are
+   * told by their ids. The newest is changed last: where this is broken off, it begins again.
    */
-  #prepare(): Promise<void> {
-    if (this.#database.engine === 'sqlite') return Promise.resolve();
-    this.#isPrepared ??= this.#database
-      .write(async (tx) => {
-        const { rows } = await sql<{ isForeign: boolean }>`
-          select xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint as "isForeign"
-          from events order by id desc limit 1`.execute(tx);
-        if (rows[0]?.isForeign) await tx.updateTable('events').set({ xid: 0 }).execute();
-      })
-      .catch((error: unknown) => {
-        this.#isPrepared = undefined;
-        throw error;
-      });
-    return this.#isPrepared;
+  async #renumber(): Promise<void> {
+    const { last } = await this.#database.read
+      .selectFrom('events')
+      .select(({ fn }) => fn.max<number | null>('id').as('last'))
+      .where(this.#isForeign)
+      .executeTakeFirstOrThrow();
+    if (last === null) return;
+    for (let from = 0; from < last; ) from = await this.#renumberSome(from, last);
+  }
+
+  /** One transaction for all would take longer than a statement may. @returns the highest id of those */
+  #renumberSome(from: number, last: number): Promise<number> {
+    return this.#database.write(async (tx) => {
+      const { rows } = await sql<{ last: number }>`
+        with done as (update events set xid = 0 where id in (
+          select id from events where id > ${from} and id <= ${last} order by id limit ${sql.lit(RENUMBERED_AT_A_TIME)}
+        ) returning id) select coalesce(max(id), ${last}) as last from done`.execute(tx);
+      return rows[0]?.last ?? last;
+    });
   }
 }
 
