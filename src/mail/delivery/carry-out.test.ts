@@ -207,6 +207,32 @@ onEachEngine('what was queued', (engine) => {
     await accounts.removeDomain('u', domain);
   });
 
+  test('a message is stored in its turn of the account, so that many hold few connections', async (t) => {
+    const { line } = store.mailstore;
+    const turns: number[][] = [];
+    let inTurn = 0;
+    const run = line.run.bind(line);
+    t.mock.method(line, 'run', (accountIds: number[], write: () => Promise<unknown>) => {
+      turns.push(accountIds);
+      return run(accountIds, async () => {
+        inTurn++;
+        return write().finally(() => inTurn--);
+      });
+    });
+    for (const forwardMode of ['webhook_then_store', 'webhook'] as const) {
+      const domain = await makeDomain({ forwardMode, ...hook() });
+      const address = `ann@${domain}`;
+      turns.length = 0;
+      status = 410;
+      await receive([address]);
+      await until(async () => (await countIn(address)) === 1);
+      const account = await accounts.findForMail(address);
+      assert.deepEqual(turns, [[account?.id]], forwardMode);
+      assert.equal(inTurn, 0);
+      await accounts.removeDomain('u', domain);
+    }
+  });
+
   test('the account was deleted before the message is stored: the sender gets a bounce', async () => {
     const domain = await makeDomain({ forwardMode: 'webhook', ...hook() });
     const before = far.received.length;

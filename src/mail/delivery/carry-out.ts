@@ -152,12 +152,13 @@ class DeliveryAttempts {
     const secrets = [...new Set([...known, ...(secret ? [secret] : [])])];
     const request = { url, id: job.publicId, body, secrets };
     const outcome = await this.#options.webhooks.attempt(request, signal);
-    if (!endsWithout(job, outcome)) return { ...outcome, prepared: { storing: early } };
+    const inLine = early?.inLine;
+    if (!endsWithout(job, outcome)) return { ...outcome, inLine, prepared: { storing: early } };
     const recipients = [...payload.strangers, ...(await this.#findDeparted(payload))];
     const about = { domain: payload.domain, origin: payload.origin, enhancedStatus: '5.4.0' };
     const dsn = await this.#bounces.prepare(job, NOT_PASSED_ON, recipients, about);
     const storing = stores('webhook') ? await this.#prepareToStore(job) : early;
-    return { ...outcome, prepared: { dsn, storing } };
+    return { ...outcome, inLine: storing?.inLine, prepared: { dsn, storing } };
   }
 
   /**

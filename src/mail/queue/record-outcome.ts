@@ -11,6 +11,7 @@ import {
 } from './delivery.ts';
 import { releaseLeases } from './lease-rows.ts';
 import {
+  type InLine,
   nextDelayMs,
   type SharedAttempt,
   type WorkerSurroundings,
@@ -28,6 +29,8 @@ const LAST_REPEATS = 5;
 const NOT_POSTPONED = 'could not postpone a delivery: it is attempted again when its lease expires';
 const UNWRITTEN = { text: 'the outcome of the last attempt could not be stored' };
 
+const atOnce: InLine = (write) => write();
+
 /** An attempt that ended. */
 export interface Ended {
   readonly outcome: AttemptOutcome;
@@ -38,6 +41,8 @@ export interface Ended {
    * none.
    */
   readonly follow?: (tx: Queries, settled: Settled) => Promise<(() => void) | undefined>;
+  /** Where the transaction waits for its turn; see {@link Attempted}. */
+  readonly inLine?: InLine | undefined;
   readonly attemptMs: number;
 }
 
@@ -78,13 +83,13 @@ export class OutcomeRecorder {
 
   async #write(
     job: JobFacts,
-    { outcome, shared = {}, follow, attemptMs }: Ended,
+    { outcome, shared = {}, follow, inLine = atOnce, attemptMs }: Ended,
   ): Promise<number | undefined> {
     const { database, clock, owner, onAttempt, log, trace } = this.#around;
     const { kind, tellsEnds = false } = this.#options;
     const row = this.#rowOf(job, outcome, shared, clock.now());
     const { status, nextAttemptAt, now } = row;
-    const written = await database.write(async (tx) => {
+    const write = async (tx: Queries) => {
       if (!(await writeOutcome(tx, owner, job.id, row))) return undefined;
       const tried = shared.tried ?? [{ recipient: job.recipient, outcome }];
       await trace?.write(
@@ -95,7 +100,8 @@ export class OutcomeRecorder {
       if (status === 'failed' && !tellsEnds)
         await writeEvents(tx, [failedEvent(kind, job, row.error && describeError(row.error))], now);
       return { afterCommit: await follow?.(tx, { outcome, status }) };
-    });
+    };
+    const written = await inLine(() => database.write(write));
     if (!written) {
       log.warn(
         { kind, id: job.id, mailId: job.mailId },

@@ -78,7 +78,12 @@ export const LOOK_MS = { postgres: 5_000, sqlite: 60_000 };
 /** The outcome of an attempt, and what it prepared for `onOutcome`. */
 export type Attempted<Prepared = unknown> = AttemptOutcome & {
   readonly prepared?: Prepared | undefined;
+  /** Where the transaction of `onOutcome` waits for others of its mailboxes; left out where there is nothing to wait for. */
+  readonly inLine?: InLine | undefined;
 } & SharedAttempt;
+
+/** Runs a write when it is its turn. */
+export type InLine = <T>(write: () => Promise<T>) => Promise<T>;
 
 /** What an attempt says in addition of a delivery to several recipients. */
 export interface SharedAttempt {

@@ -313,10 +313,10 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     try {
       const job = { ...facts, payload: payloads.read(json) };
       const outcome = await this.#options.attempt(job, this.#abort.signal, slot);
-      const { prepared } = outcome;
+      const { prepared, inLine } = outcome;
       const follow: Ended['follow'] = async (tx, settled) =>
         onOutcome?.(tx, job, settled, prepared);
-      return { outcome, shared: outcome, follow };
+      return { outcome, shared: outcome, follow, inLine };
     } catch (error) {
       if (error instanceof Postponed) return { outcome: PUT_BACK };
       if (error instanceof UnreadablePayload) {
