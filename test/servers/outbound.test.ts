@@ -127,6 +127,10 @@ test('forwarded mail arrives by TLS and passes SPF, DKIM and DMARC there', async
   assert.match(mail, new RegExp(`^From: "Bob via ${ann.domain}"\\n <${ann.address}>$`, 'm'));
   assert.match(mail, /^Reply-To: Bob <bob@sender\.test>$/m);
   await assertAuthentic(mail);
+  // What we found before From was rewritten, under our seal.
+  assert.match(mail, /^ARC-Authentication-Results: i=1; mail\.postroom\.test;[^=]*spf=pass/m);
+  const { arc } = await judge(mail);
+  assert.equal(arc ? arc.status.result : undefined, 'pass');
 });
 
 test('mail that an account sends arrives and passes SPF, DKIM and DMARC there', async () => {

@@ -53,6 +53,7 @@ const forward = Type.Object({
     policy: Type.Enum(['none', 'quarantine', 'reject']),
     dkimAligned: Type.Boolean(),
     aligned: Type.Optional(Type.Boolean()),
+    arc: Type.Optional(Type.Enum(['none', 'pass', 'fail'])),
   }),
   /** Whether it came by SMTPUTF8 (RFC 6531). */
   smtpUtf8: Type.Boolean(),

@@ -168,6 +168,7 @@ function queueForward(
       dkimAligned: verdicts?.survivesForwarding ?? false,
       ...(verdicts &&
         verdicts.dmarc.result !== 'temperror' && { aligned: verdicts.dmarc.result === 'pass' }),
+      ...(verdicts && { arc: verdicts.arc.result }),
     },
     smtpUtf8: cameByUtf8(mail),
   });

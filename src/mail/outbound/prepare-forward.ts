@@ -4,9 +4,6 @@
  * before it, and once to be sent.
  */
 import { isAscii, isUtf8 } from 'node:buffer';
-import { createPrivateKey, type KeyObject, sign } from 'node:crypto';
-import { promisify } from 'node:util';
-import { LRUCache } from 'lru-cache';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
@@ -21,10 +18,10 @@ import {
   rawValue,
   readEnvelope,
   readHeader,
-  signedText,
 } from '../../protocols/message/message.ts';
 import type { DkimKey } from '../../tenants/domains/domains.ts';
 import { needsRewriting, rewriteFrom, type SenderVerdict } from './rewrite-from.ts';
+import { sealArc, signDkim } from './sign-message.ts';
 
 /** A message as it is sent. */
 export interface PreparedMessage {
@@ -65,7 +62,7 @@ interface MeasuredBody {
 /**
  * Prepares a message for one attempt; a later attempt prepares it again, so that its signature is fresh.
  *
- * Added in front: `DKIM-Signature`, and `Delivered-To`, by which {@link findLoop} recognizes the message when it
+ * Added in front: an ARC set (RFC 8617) of mail that was checked, `DKIM-Signature`, and `Delivered-To`, by which {@link findLoop} recognizes the message when it
  * comes back. `Return-Path` is removed (RFC 5321 section 4.4). `Received` was added when the message came in.
  *
  * @throws Refusal message_too_large for a header that is longer than the limit of the reader; any error of the
@@ -85,8 +82,24 @@ export async function prepareForward(options: ForwardOptions): Promise<PreparedF
   const shown = readEnvelope(header.fields).from ?? [];
   const fields = fromRewritten ? rewriteFrom(kept, shown, address, domain) : kept;
   const mark = { name: 'delivered-to', text: `Delivered-To: ${bytesOf(address)}` };
-  const prepared = await prepare([mark, ...fields], header, options);
+  const prepared = await prepare([mark, ...fields], header, options, findResults(kept, options));
   return { ...prepared, fromRewritten };
+}
+
+/** What is put into an ARC set: what we found when the message came. */
+interface Results {
+  readonly value: string;
+  readonly cv: 'none' | 'pass';
+}
+
+/** Our own results: above our Received. Others have no place there, and mail by LMTP has none. */
+function findResults(
+  fields: readonly HeaderField[],
+  { verdict: { arc } }: ForwardOptions,
+): Results | undefined {
+  const received = fields.findIndex(({ name }) => name === 'received');
+  const own = fields.slice(0, received + 1).find(({ name }) => name === 'authentication-results');
+  return own && arc !== undefined && arc !== 'fail' ? { value: rawValue(own), cv: arc } : undefined;
 }
 
 /** Signs and measures a message with these fields and the body of the source. */
@@ -94,10 +107,16 @@ async function prepare(
   fields: readonly HeaderField[],
   { size: bodyStart }: Header,
   { open, domain, dkimKey: key, now }: Pick<ForwardOptions, 'open' | 'domain' | 'dkimKey' | 'now'>,
+  results?: Results,
 ): Promise<PreparedMessage> {
   const body = await measure(readBody(open(), bodyStart));
-  const signature = key && (await signDkim(fields, { key, domain, bodyHash: body.hash, now }));
-  const head = formatHeader(signature ? [signature, ...fields] : fields);
+  const signing = key && { key, domain, bodyHash: body.hash, now };
+  const signature = signing && (await signDkim(fields, signing));
+  const signed = signature ? [signature, ...fields] : fields;
+  // As the last, so that it covers our DKIM-Signature (RFC 8617 section 5.1).
+  const isSealed = signature && signing && results;
+  const set = isSealed ? await sealArc(signed, results.value, results.cv, signing) : [];
+  const head = formatHeader([...set, ...signed]);
   const isAsciiHeader = isAscii(head);
   return {
     size: head.length + body.size,
@@ -218,96 +237,4 @@ export function findLoop({ fields }: Header, address: string): string | undefine
     }
   }
   return undefined;
-}
-
-/*
- * DKIM signatures (RFC 6376), relaxed/relaxed, RSA-SHA256 (RFC 8301 section 3.1).
- */
-
-const signAsync = promisify(sign);
-
-/** The fields to sign (RFC 6376 section 5.4.1). */
-const SIGNED = [
-  'from',
-  'reply-to',
-  'subject',
-  'date',
-  'to',
-  'cc',
-  'message-id',
-  'in-reply-to',
-  'references',
-  'sender',
-  'mime-version',
-  'content-type',
-  'content-transfer-encoding',
-  'content-id',
-  'auto-submitted',
-  'list-id',
-  'list-unsubscribe',
-  'list-unsubscribe-post',
-];
-
-/** Fields that readers show, each of which a message has once: nobody may add another one. */
-const SEALED = new Set(['from', 'reply-to', 'subject', 'date', 'to', 'cc', 'content-type']);
-
-/** Base64 digits in a line of the signature. */
-const LINE_DIGITS = 72;
-
-export interface Signing {
-  readonly key: DkimKey;
-  /** The domain that answers for the message. */
-  readonly domain: string;
-  /** Of the body as it is sent, base64. */
-  readonly bodyHash: string;
-  readonly now: EpochMs;
-}
-
-/**
- * The names to sign: each as often as the message has it, and those that readers show once more, so that the
- * signature fails when somebody adds one (RFC 6376 section 8.15). Of a field that is not there none is named: a list
- * may add it.
- */
-function namesToSign(fields: readonly HeaderField[]): string[] {
-  return SIGNED.flatMap((name) => {
-    const count = fields.filter((field) => field.name === name).length;
-    const more = count > 0 && SEALED.has(name) ? 1 : 0;
-    return Array.from({ length: count + more }, () => name);
-  });
-}
-
-/**
- * Signs a message.
- *
- * @returns the DKIM-Signature field, or undefined for a message without exactly one From: without From a signature is
- *   invalid (RFC 6376 section 5.4), and with two its meaning would be unclear
- */
-async function signDkim(
-  fields: readonly HeaderField[],
-  { key, domain, bodyHash, now }: Signing,
-): Promise<HeaderField | undefined> {
-  if (fields.filter(({ name }) => name === 'from').length !== 1) return undefined;
-  const names = namesToSign(fields);
-  const unsigned =
-    `DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=${domain}; s=${key.selector};\r\n` +
-    ` t=${Math.floor(now / 1000)}; h=${names.join(':\r\n  ')};\r\n bh=${bodyHash};\r\n b=`;
-  const covered = signedText(fields, names, unsigned, 'relaxed');
-  const signature = await signAsync('sha256', Buffer.from(covered, 'latin1'), readKey(key));
-  return { name: 'dkim-signature', text: unsigned + fold(signature.toString('base64')) };
-}
-
-/** Private keys by their PEM text: to read one takes longer than to sign with it. A key takes some 5 KB. */
-const readKeys = new LRUCache<string, KeyObject>({ max: 1_000 });
-
-function readKey({ privateKey }: DkimKey): KeyObject {
-  const kept = readKeys.get(privateKey);
-  if (kept) return kept;
-  const key = createPrivateKey(privateKey);
-  readKeys.set(privateKey, key);
-  return key;
-}
-
-function fold(base64: string): string {
-  const lines = base64.match(new RegExp(`.{1,${LINE_DIGITS}}`, 'g')) ?? [];
-  return lines.join('\r\n  ');
 }

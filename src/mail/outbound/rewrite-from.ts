@@ -22,6 +22,8 @@ export interface SenderVerdict {
   readonly aligned?: boolean;
   /** Whether a DKIM signature aligned with From passed: it stays valid when the message is forwarded. */
   readonly dkimAligned: boolean;
+  /** The result of its ARC chain (RFC 8617 section 4.4); absent where it was not checked. */
+  readonly arc?: 'none' | 'pass' | 'fail';
 }
 
 /** Characters of the author's name that are kept. */
