@@ -196,6 +196,19 @@ onEachEngine('submission', (engine) => {
     assert.notEqual(idOf(await submit(ada, unnamed)), idOf(await submit(ada, unnamed)));
   });
 
+  test('a Message-ID that is not valid is replaced', async () => {
+    const ada = await service.makeAccount('ada');
+    for (const id of ['4711', '<4711>', '<47 11@scanner.test>']) {
+      const raw = source(ada, { 'Message-ID': id, 'X-Scan': id });
+      const { status, messageId } = await settled(ada, idOf(await submit(ada, raw)));
+      assert.equal(status, 'delivered');
+      const sent = far.received.findLast((one) => one.source.includes(`X-Scan: ${id}`));
+      const ids = sent?.source.toString().match(/^Message-ID: .*$/gm);
+      assert.deepEqual(ids, [`Message-ID: ${messageId}`]);
+      assert.match(messageId, /^<.+@d\d+\.test>$/);
+    }
+  });
+
   test('limits and suppressions refuse as they do by HTTP', async () => {
     const ada = await service.makeAccount('ada');
     const gone = { from: ada.address, to: ['nobody@far.test'] };

@@ -143,7 +143,7 @@ export interface SubmissionOptions
 const NOT_SENT = new Set(['', 'bcc', 'resent-bcc', 'return-path', 'authentication-results']);
 
 /**
- * Prepares a message of an account for one attempt: without Bcc, with a Received field, signed with the key of the
+ * Prepares a message of an account for one attempt: without Bcc, with one Message-ID and a Received field, signed with the key of the
  * account's domain.
  *
  * @throws Refusal message_too_large for a header that is longer than the limit of the reader; any error of the
@@ -152,8 +152,10 @@ const NOT_SENT = new Set(['', 'bcc', 'resent-bcc', 'return-path', 'authenticatio
 export async function prepareSubmission(options: SubmissionOptions): Promise<PreparedMessage> {
   const header = await readHeader(options.open());
   if (!header.isWhole) throw new Refusal('message_too_large', 'the header is too long to be sent');
+  // Ours is above one that is not valid.
+  const ids = header.fields.filter(({ name }) => name === 'message-id').slice(1);
   const kept = header.fields
-    .filter(({ name }) => !NOT_SENT.has(name))
+    .filter((field) => !NOT_SENT.has(field.name) && !ids.includes(field))
     .map(({ name, text }) => ({ name, text: toWire(text) }));
   return prepare([{ name: 'received', text: options.received }, ...kept], header, options);
 }

@@ -37,7 +37,8 @@ const OF_EARLIER_HOSTS = new Set(['received', 'return-path']);
 const MESSAGE_ID = /^<[!-;=?-~]{1,490}@[!-;=?-~]{1,490}>$/;
 
 /**
- * Reads the header of a message, and adds `Message-ID` and `Date` where it has none.
+ * Reads the header of a message, and adds `Message-ID` and `Date` where it has none. One that is not valid stays below ours,
+ * and is left out when the message is sent.
  *
  * @param submitted the recipients of the envelope, where a mail program submitted it (RFC 6409): those that the header
  *   names do not count then, relays before us may have written `Received`, and `Return-Path` is left out when it is sent
@@ -68,7 +69,7 @@ export async function readSource(
   if (addressesOf(fields, 'sender').some((sender) => !isOwnAddress(sender, account.address))) {
     throw invalidField('sender', `must be ${account.address}, or left out`);
   }
-  const messageId = readMessageId(fields);
+  const messageId = readMessageId(fields, submitted !== undefined);
   const hasDate = fields.some(({ name }) => name === 'date');
   const missing = [
     ...(messageId === undefined ? [`Message-ID: ${own.messageId}\r\n`] : []),
@@ -129,10 +130,12 @@ function addressesOf(fields: readonly HeaderField[], name: string): string[] {
     .map(({ address }) => address);
 }
 
-function readMessageId(fields: readonly HeaderField[]): string | undefined {
+/** Of what a program submits, ours replaces one that is not valid (RFC 6409 section 8.3): scanners and scripts write such. */
+function readMessageId(fields: readonly HeaderField[], isSubmitted: boolean): string | undefined {
   const [field, ...others] = fields.filter(({ name }) => name === 'message-id');
   if (!field) return undefined;
   const id = fieldValue(field);
   if (others.length === 0 && MESSAGE_ID.test(id)) return id;
+  if (isSubmitted) return undefined;
   throw invalidField('message-id', 'must be one, such as <1@acme.test>');
 }
