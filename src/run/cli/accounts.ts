@@ -1,15 +1,14 @@
 /** `postroom accounts`: who sends how much, and what of it waits. */
 import { Command, InvalidArgumentError } from 'commander';
-import type { AccountDetails } from '../../servers/operator/operator.ts';
-import { CommandFailed, formatBytes, report, table } from './command.ts';
+import { CommandFailed } from './command.ts';
 import {
   changeOne,
   connect,
-  describeItem,
   type List,
   listCommand,
   onService,
   type ServiceArguments,
+  showItem,
 } from './lists.ts';
 import type { ServiceClient } from './service-client.ts';
 
@@ -52,47 +51,10 @@ function showAccount(): Command {
   return onService(new Command('show'))
     .description('an account: what it sent and received, where to, and why its mail waits')
     .argument(ACCOUNT)
-    .action(async (name: string, { url, json }: ServiceArguments) => {
-      const client = await connect(url);
-      const id = await findAccountId(client, name);
-      const account = await client.call<AccountDetails>('GET', `/v2/operator/accounts/${id}`);
-      report(json, { ok: true, ...account }, describeAccount(account));
+    .action(async (name: string, given: ServiceArguments) => {
+      const id = await findAccountId(await connect(given.url), name);
+      await showItem(`accounts/${id}`, given);
     });
-}
-
-function describeAccount(account: AccountDetails): string {
-  const { days, hours, receivers, waiting_reasons: reasons, sign_ins: clients, ...facts } = account;
-  const spans = (some: AccountDetails['hours'], name: string, end: number) =>
-    table(
-      [name, 'sent', 'received', 'bounced', 'refused'],
-      some.map((one) => [one.at.slice(0, end), one.sent, one.received, one.bounced, one.refused]),
-    );
-  const parts = [describeItem(facts), spans(days, 'day', 10)];
-  const busy = hours.filter((one) => one.sent + one.received + one.bounced + one.refused > 0);
-  if (busy.length > 0) parts.push(spans(busy, 'hour', 16));
-  if (receivers.length > 0) {
-    const rows = receivers.map(({ domain, recipients, bounced }) => [domain, recipients, bounced]);
-    parts.push(table(['writes to', 'recipients', 'bounced'], rows));
-  }
-  if (reasons.length > 0) {
-    const rows = reasons.map((one) => [
-      one.count,
-      one.status,
-      one.destination,
-      one.oldest_at,
-      [one.last_error?.status, one.last_error?.text].filter(Boolean).join(' '),
-    ]);
-    parts.push(table(['waiting', 'status', 'for', 'oldest', 'last error'], rows));
-  }
-  if (clients.length > 0) {
-    parts.push(
-      table(
-        ['signed in from', 'at'],
-        clients.map(({ client, at }) => [client, at]),
-      ),
-    );
-  }
-  return parts.join('\n\n');
 }
 
 function suspendAccount(): Command {
@@ -144,26 +106,13 @@ function readSize(text: string): number | null {
   return Math.round(octets);
 }
 
-interface QuotaAnswer {
-  readonly address: string;
-  readonly quota_bytes?: number;
-}
-
 function quotaCommand(): Command {
   return onService(new Command('quota'))
     .description('sets how much the mailboxes of an account may hold')
     .argument(ACCOUNT)
     .argument('<size>', 'such as 500MB or 2GB; none: no limit; default: QUOTA_BYTES', readSize)
-    .action(async (name: string, size: number | null, { url, json }: ServiceArguments) => {
-      const client = await connect(url);
-      const id = await findAccountId(client, name);
-      const body = { id, quota_bytes: size };
-      const set = await client.call<QuotaAnswer>('POST', '/v2/operator/accounts/quota', body);
-      report(json, { ok: true, ...set }, describeQuota(set));
+    .action(async (name: string, size: number | null, given: ServiceArguments) => {
+      const id = await findAccountId(await connect(given.url), name);
+      await changeOne('accounts/quota', { id, quota_bytes: size }, given);
     });
-}
-
-function describeQuota({ address, quota_bytes: quota }: QuotaAnswer): string {
-  if (quota === undefined) return `${address} has the default quota, QUOTA_BYTES.`;
-  return quota === 0 ? `${address} has no quota.` : `${address} may hold ${formatBytes(quota)}.`;
 }

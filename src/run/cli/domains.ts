@@ -12,6 +12,7 @@ import {
   listCommand,
   onService,
   type ServiceArguments,
+  showItem,
 } from './lists.ts';
 import type { ServiceClient } from './service-client.ts';
 
@@ -63,8 +64,7 @@ export function domainsCommand(): Command {
 }
 
 async function showDomain(domain: string, given: ServiceArguments): Promise<void> {
-  const found = await readDomain(await connect(given.url), domain, given);
-  report(given.json, { ok: true, ...found }, describeDomain(found));
+  await showItem(pathOf(domain, given), given, describeDomain);
 }
 
 /** Checks the records as the service does by itself, and shows the domain as it is then. */
@@ -72,8 +72,7 @@ async function verifyDomain(domain: string, given: ServiceArguments): Promise<vo
   const client = await connect(given.url);
   const { user_id } = await readDomain(client, domain, given);
   await client.call('POST', `/v2/domains/${encodeURIComponent(domain)}/verify`, { user_id });
-  const found = await readDomain(client, domain, { ...given, userId: user_id });
-  report(given.json, { ok: true, ...found }, describeDomain(found));
+  await showDomain(domain, { ...given, userId: user_id });
 }
 
 /** A command on one claim of a domain. */
@@ -90,14 +89,12 @@ function claimOf({ userId }: ServiceArguments): { user_id?: string } {
   return typeof userId === 'string' ? { user_id: userId } : {};
 }
 
-function readDomain(
-  client: ServiceClient,
-  domain: string,
-  given: ServiceArguments,
-): Promise<ShownDomain> {
-  const query = new URLSearchParams(claimOf(given));
-  const path = `/v2/operator/domains/${encodeURIComponent(domain)}?${query}`;
-  return client.call<ShownDomain>('GET', path);
+function pathOf(domain: string, given: ServiceArguments): string {
+  return `domains/${encodeURIComponent(domain)}?${new URLSearchParams(claimOf(given))}`;
+}
+
+function readDomain(client: ServiceClient, domain: string, given: ServiceArguments) {
+  return client.call<ShownDomain>('GET', `/v2/operator/${pathOf(domain, given)}`);
 }
 
 async function rotateDkim(domain: string, given: ServiceArguments): Promise<void> {

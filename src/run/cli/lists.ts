@@ -105,7 +105,7 @@ async function showList(list: List, given: ServiceArguments): Promise<void> {
   report(given.json, { ok: true, items, ...(cursor && { cursor }) }, text);
 }
 
-export function cellOf(item: Item, column: string): string | undefined {
+function cellOf(item: Item, column: string): string | undefined {
   let value: unknown = item;
   for (const name of column.split('.')) value = isItem(value) ? value[name] : undefined;
   if (value === undefined || value === null) return undefined;
@@ -134,13 +134,42 @@ function isItem(value: unknown): value is Item {
 /** The API still has these beside their new names. */
 const formerNames = ['account_id', 'email', 'records', 'route'];
 
-/** All members of an answer, one a line. */
-export function describeItem(item: Item): string {
-  const names = Object.keys(item).filter((name) => !formerNames.includes(name));
-  const width = Math.max(...names.map((name) => name.length));
-  return names
-    .map((name) => `${name.padEnd(width)}  ${clean(cellOf(item, name) ?? '-')}`)
-    .join('\n');
+/** All of an answer: its members one a line, then each list of items as a table. */
+export function describeItem(item: object): string {
+  const members = Object.entries(item).filter(([name]) => !formerNames.includes(name));
+  const lists = members.filter(([, value]) => isList(value));
+  const facts = members.filter(([, value]) => !isList(value));
+  const width = Math.max(...facts.map(([name]) => name.length));
+  const lines = facts.map(
+    ([name, value]) => `${name.padEnd(width)}  ${clean(cellOf({ [name]: value }, name) ?? '-')}`,
+  );
+  return [lines.join('\n'), ...lists.map(([name, items]) => `${name}:\n${tableOf(items)}`)]
+    .filter((part) => part !== '')
+    .join('\n\n');
+}
+
+function isList(value: unknown): boolean {
+  return Array.isArray(value) && value.length > 0 && value.every(isItem);
+}
+
+function tableOf(items: readonly Item[]): string {
+  const columns = [...new Set(items.flatMap((item) => Object.keys(item)))];
+  return table(
+    columns,
+    items.map((item) => columns.map((column) => cellOf(item, column))),
+  );
+}
+
+/** Shows one answer. @returns it */
+export async function showItem<Answer extends object>(
+  path: string,
+  { url, json }: ServiceArguments,
+  describe: (answer: Answer) => string = describeItem,
+): Promise<Answer> {
+  const client = await connect(url);
+  const answer = await client.call<Answer>('GET', `/v2/operator/${path}`);
+  report(json, { ok: true, ...answer }, describe(answer));
+  return answer;
 }
 
 /** A command that changes one thing by its number. */

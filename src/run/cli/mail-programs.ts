@@ -1,9 +1,8 @@
 /** `postroom app-passwords` and `postroom imap-sessions`: how mail programs get in, and what they have open. */
 import { Command } from 'commander';
 import { ACCOUNT, findAccountId } from './accounts.ts';
-import { report, table } from './command.ts';
+import { report } from './command.ts';
 import {
-  cellOf,
   changeOne,
   connect,
   describeItem,
@@ -37,9 +36,7 @@ function listAppPasswords(): Command {
       const { path, user_id } = await findAppPasswords(client, name);
       const query = new URLSearchParams({ user_id });
       const { items } = await client.call<{ items: readonly Item[] }>('GET', `${path}?${query}`);
-      const columns = ['id', 'name', 'created_at', 'last_used_at', 'last_used_by'];
-      const rows = items.map((item) => columns.map((column) => cellOf(item, column)));
-      report(json, { ok: true, items }, rows.length === 0 ? 'None.' : table(columns, rows));
+      report(json, { ok: true, items }, describeItem({ app_passwords: items }));
     });
 }
 

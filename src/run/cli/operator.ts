@@ -1,16 +1,14 @@
 /** Commands for a running service: the operator's API, for people and scripts. */
 import { Command } from 'commander';
 import type { Attention } from '../../servers/operator/operator.ts';
-import { clean, report } from './command.ts';
+import { clean } from './command.ts';
 import {
   change,
   changeOne,
-  connect,
-  describeItem,
-  type Item,
   listCommand,
   onService,
   type ServiceArguments,
+  showItem,
 } from './lists.ts';
 
 export function usageCommand(): Command {
@@ -41,20 +39,22 @@ export function usageCommand(): Command {
 export function attentionCommand(): Command {
   return onService(new Command('attention'))
     .description('what needs somebody now, most urgent first')
-    .action(async ({ url, json }: ServiceArguments) => {
-      const client = await connect(url);
-      const found = await client.call<Attention>('GET', '/v2/operator/attention');
-      const lines = found.items.map(
-        ({ level, text, since }) => `${level}: ${text}${since ? ` Since ${since}.` : ''}`,
-      );
-      for (const { name, state } of found.checks) {
-        if (state === 'unknown') lines.push(`unknown: ${name} could not be checked.`);
-      }
-      if (lines.length === 0) lines.push(`Nothing needs attention: ${found.checks.length} checks.`);
-      // They have words of strangers: what a receiver answered.
-      report(json, { ok: true, ...found }, lines.map((line) => clean(line)).join('\n'));
-      if (found.items.some(({ level }) => level === 'critical')) process.exitCode = 1;
+    .action(async (given: ServiceArguments) => {
+      const { items } = await showItem('attention', given, describeAttention);
+      if (items.some(({ level }) => level === 'critical')) process.exitCode = 1;
     });
+}
+
+function describeAttention({ items, checks }: Attention): string {
+  const lines = items.map(
+    ({ level, text, since }) => `${level}: ${text}${since ? ` Since ${since}.` : ''}`,
+  );
+  for (const { name, state } of checks) {
+    if (state === 'unknown') lines.push(`unknown: ${name} could not be checked.`);
+  }
+  if (lines.length === 0) lines.push(`Nothing needs attention: ${checks.length} checks.`);
+  // They have words of strangers: what a receiver answered.
+  return lines.map((line) => clean(line)).join('\n');
 }
 
 export function auditCommand(): Command {
@@ -116,10 +116,7 @@ function showTrace(): Command {
   return onService(new Command('show'))
     .description('all that happened to one message, oldest first')
     .argument('<id>')
-    .action(async (id: string, { url, json }: ServiceArguments) => {
-      const client = await connect(url);
-      const path = `/v2/operator/trace/${encodeURIComponent(id)}`;
-      const answer = await client.call<{ items: Item[] }>('GET', path);
-      report(json, { ok: true, ...answer }, answer.items.map(describeItem).join('\n\n'));
+    .action(async (id: string, given: ServiceArguments) => {
+      await showItem(`trace/${encodeURIComponent(id)}`, given);
     });
 }

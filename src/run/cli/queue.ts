@@ -1,17 +1,19 @@
 /** `postroom queue`: what waits for whom and why, and orders for many deliveries at once. */
 import { Command } from 'commander';
 import { type Step, untilDone } from '../../platform/time/time.ts';
-import type { OrderStep, QueueSummaryAnswer } from '../../servers/operator/operator.ts';
-import { clean, openProgress, report, table } from './command.ts';
+import type { OrderStep } from '../../servers/operator/operator.ts';
+import { openProgress, report } from './command.ts';
 import {
   addFilters,
   confirm,
   connect,
+  describeItem,
   givenOf,
   type List,
   listCommand,
   onService,
   type ServiceArguments,
+  showItem,
 } from './lists.ts';
 
 const filters = {
@@ -113,54 +115,14 @@ const actions = {
   drop: 'ends deliveries without a bounce',
 };
 
-type Line = Pick<QueueSummaryAnswer, 'counts' | 'oldest_at' | 'next_attempt_at'>;
-
 /** `postroom queue show`: what fits the filters, by reason, domain and sender. */
 function showCommand(): Command {
   return addFilters(onService(new Command('show')), filters)
     .description('what waits, by reason, domain and sender')
-    .action(async ({ url, json, ...given }: ServiceArguments) => {
-      const client = await connect(url);
+    .action(async (given: ServiceArguments) => {
       const query = new URLSearchParams(givenOf(filters, given));
-      const summary = await client.call<QueueSummaryAnswer>(
-        'GET',
-        `/v2/operator/queue/summary?${query}`,
-      );
-      report(json, { ok: true, ...summary }, describeSummary(summary));
+      await showItem(`queue/summary?${query}`, given);
     });
-}
-
-function describeSummary({
-  reasons,
-  domains,
-  senders,
-  untried,
-  ...whole
-}: QueueSummaryAnswer): string {
-  const columns = ['queued', 'held', 'failed', 'oldest', 'next attempt'];
-  const row = ({ counts, oldest_at, next_attempt_at }: Line) =>
-    [counts.queued, counts.held, counts.failed, oldest_at, next_attempt_at] as const;
-  const part = (name: string, lines: readonly (readonly [Line, string])[]) =>
-    table(
-      [...columns, name],
-      lines.map(([line, text]) => [...row(line), text]),
-    );
-  return [
-    table(columns, [row(whole)]),
-    part(
-      'reason',
-      reasons.map((line) => [line, line.reason]),
-    ),
-    ...(untried > 0 ? [`${untried} were not tried yet.`] : []),
-    part(
-      'domain',
-      domains.map((line) => [line, line.domain]),
-    ),
-    part(
-      'sender',
-      senders.map((line) => [line, line.sender === '' ? '<>' : (line.sender ?? '-')]),
-    ),
-  ].join('\n\n');
 }
 
 async function actOnQueue(action: string, given: ServiceArguments): Promise<void> {
@@ -180,12 +142,12 @@ async function actOnQueue(action: string, given: ServiceArguments): Promise<void
     const { matched, more } = counted;
     // A count that takes longer than one call says so: it is for a decision, and not for the books.
     const deliveries = `${more ? 'More than ' : ''}${matched} deliveries`;
-    const parts = describeParts(counted);
+    const parts = describeItem({ ...counted.parts, skipped: counted.skipped });
     if (dryRun) {
-      report(json, { ok: true, ...counted }, `${deliveries} match. Nothing was done.${parts}`);
+      report(json, { ok: true, ...counted }, `${deliveries} match. Nothing was done.\n${parts}`);
       return;
     }
-    if (parts) process.stderr.write(`${parts.trimStart()}\n`);
+    if (matched > 0) process.stderr.write(`${parts}\n`);
     await confirm(`${deliveries} would be dropped.`, String(matched), '--yes');
   }
   const show = openProgress();
@@ -210,17 +172,3 @@ const reasons: Readonly<Record<string, string>> = {
   not_kept: 'cannot be tried again: their message is not kept any more (DELIVERY_BODY_HOURS).',
   held_otherwise: 'are held by the suspension of their domain, which only its end releases.',
 };
-
-function describeParts({ parts, skipped = {} }: OrderStep): string {
-  const lines = [
-    ...(parts?.statuses ?? []).map(({ status, count }) => [count, 'status', status] as const),
-    ...(parts?.domains ?? []).map(({ domain, count }) => [count, 'domain', domain] as const),
-    ...(parts?.reasons ?? []).map(
-      ({ reason = 'not tried yet', count }) => [count, 'reason', reason] as const,
-    ),
-    ...Object.entries(skipped).map(
-      ([why, count]) => [count, 'skipped', clean(reasons[why] ?? why)] as const,
-    ),
-  ];
-  return lines.length === 0 ? '' : `\n${table(['count', 'by', 'value'], lines)}`;
-}

@@ -1,6 +1,6 @@
 /** The files of the site: the list, the file of a path, and the files outside of the rate limit. */
-import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
-import { join, sep } from 'node:path';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 
 /** The site as it was in its folder at the start. */
 export interface Site {
@@ -44,23 +44,9 @@ function readScripts(directory: string): readonly string[] {
     : JSON.parse(readFileSync(path, 'utf8')).scripts;
 }
 
-/** Lists the files to serve: files within the folder, links resolved, none that is hidden. */
+/** Lists the files to serve: none that is hidden, and no links, which could lead anywhere. */
 function listSite(directory: string): ReadonlySet<string> {
-  const root = realpathSync(directory);
-  const names = new Set<string>();
-  /** Whether no link leads to a folder: a file in it is within the root, and links need not be resolved for each. */
-  const isPlain = new Map<string, boolean>();
-  for (const entry of readdirSync(root, { recursive: true, withFileTypes: true })) {
-    const path = join(entry.parentPath, entry.name);
-    const name = path.slice(root.length + 1).replaceAll(sep, '/');
-    const isHidden = name.startsWith('.') || name.includes('/.');
-    const { parentPath } = entry;
-    if (!isPlain.has(parentPath)) {
-      isPlain.set(parentPath, realpathSync.native(parentPath) === parentPath);
-    }
-    const isWithin = (entry.isFile() && isPlain.get(parentPath)) || isFileWithin(root, path);
-    if (!isHidden && isWithin) names.add(name);
-  }
+  const names = new Set(filesBelow(directory));
   // Selected by Accept-Encoding, never by name.
   for (const name of names) {
     for (const ending of ['.br', '.gz']) names.delete(`${name}${ending}`);
@@ -68,14 +54,13 @@ function listSite(directory: string): ReadonlySet<string> {
   return names;
 }
 
-/** Whether a path, links resolved, is a file below the root. */
-function isFileWithin(root: string, path: string): boolean {
-  try {
-    const real = realpathSync.native(path);
-    return real.startsWith(root + sep) && statSync(real).isFile();
-  } catch {
-    return false;
-  }
+function filesBelow(directory: string, prefix = ''): string[] {
+  return readdirSync(join(directory, prefix), { withFileTypes: true }).flatMap((entry) => {
+    if (entry.name.startsWith('.')) return [];
+    const name = prefix + entry.name;
+    if (entry.isDirectory()) return filesBelow(directory, `${name}/`);
+    return entry.isFile() ? [name] : [];
+  });
 }
 
 /**

@@ -128,7 +128,6 @@ test('files have their types', async () => {
     ['/docs/style.css', 'text/css; charset=utf-8'],
     ['/docs/script.js', 'text/javascript; charset=utf-8'],
     ['/docs/notes.md', 'text/markdown; charset=utf-8'],
-    ['/docs/inside.md', 'text/markdown; charset=utf-8'],
     ['/docs/picture.svg', 'image/svg+xml'],
     ['/docs/picture.png', 'image/png'],
     ['/docs/data.json', 'application/json; charset=utf-8'],

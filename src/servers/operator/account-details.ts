@@ -87,9 +87,6 @@ const DetailsBody = Type.Object(
   { title: 'OperatedAccountDetails', description: 'An account, and what it does.' },
 );
 
-/** As a client gets it. */
-export type AccountDetails = Type.Static<typeof DetailsBody>;
-
 export function addAccountDetails(app: Api, parts: AccountRouteParts): void {
   const { database, now } = parts;
   app.get('/v2/operator/accounts/:id', {

@@ -138,9 +138,6 @@ export const MessageBody = Type.Object(
   { title: 'OperatedMessageDetails', description: 'A message with all that happened to it.' },
 );
 
-/** As a client gets it. */
-export type MessageDetails = Type.Static<typeof MessageBody>;
-
 function writeShared(message: Message) {
   const { id, at, direction, status, counts, opening, reason } = message;
   const { sender, domain, message_id, subject, size, client, node } = opening ?? {};
@@ -176,7 +173,7 @@ export function writeDetails(
   message: Message,
   queue: Pick<Queue, 'lastAttemptAt'>,
   { names, suppressed }: Known,
-): MessageDetails {
+): Type.Static<typeof MessageBody> {
   const deliveries = [...message.deliveries.values()];
   return {
     ...writeShared(message),

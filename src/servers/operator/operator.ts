@@ -2,7 +2,6 @@
  * The operator's view of all users: the routes below /v2/operator, and the sessions of the console. `console_sessions`
  * has a row for each signed-in console. The rules for what is listed or changed are in the folders that own the data.
  */
-export type { AccountDetails } from './account-details.ts';
 export { operatorAccountRoutes } from './account-routes.ts';
 export { type Attention, attentionRoutes } from './attention-routes.ts';
 export { auditRoutes } from './audit-routes.ts';
@@ -12,12 +11,10 @@ export { domainRoutes as operatorDomainRoutes } from './domain-list.ts';
 export type { OperatedDomainDetails } from './domain-routes.ts';
 export { imapSessionRoutes } from './imap-session-routes.ts';
 export { keyRoutes } from './key-routes.ts';
-export type { MessageDetails } from './message-bodies.ts';
 export { messageRoutes } from './message-routes.ts';
 export { overviewRoutes } from './overview-routes.ts';
 export type { OrderStep } from './queue-orders.ts';
 export { queueRoutes } from './queue-routes.ts';
-export type { QueueSummaryAnswer } from './receiver-routes.ts';
 export { logLevelRoute, serviceRoutes } from './service-routes.ts';
 export { consoleCookie, sessionFinder, sessionRoutes, signInRoute } from './session-routes.ts';
 export { ConsoleSessions } from './sessions.ts';

@@ -71,9 +71,6 @@ const SummaryBody = Type.Object(
   { title: 'QueueSummary', description: 'The 20 most frequent of each part.' },
 );
 
-/** As a client gets it. */
-export type QueueSummaryAnswer = Type.Static<typeof SummaryBody>;
-
 const DOMAINS_NAMED = 20;
 
 function writeTimes(at: { readonly oldestAt?: number; readonly nextAttemptAt?: number }) {
@@ -100,7 +97,7 @@ function writeReceiver(receiver: QueueReceiver, names: ReadonlyMap<number, strin
 function writeSummary(
   { counts, untried, reasons, domains, senders, ...whole }: QueueSummary,
   names: ReadonlyMap<number, string>,
-): QueueSummaryAnswer {
+): Type.Static<typeof SummaryBody> {
   return {
     counts,
     untried,
