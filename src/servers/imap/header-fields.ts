@@ -2,11 +2,10 @@
  * The fields of headers that mail programs ask for when they list a mailbox. They are read from the source when they are
  * asked for the first time, and kept for the body: the source of a message is long, and may be in a file or a bucket.
  */
-import { type ImapRow, takeTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
-import { Pace } from './long-work.ts';
+import type { ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
 import { type Section, selectFields } from './sections.ts';
 import { gone, type Session } from './session.ts';
-import { Source } from './source.ts';
+import { Source, sourcesOf } from './source.ts';
 
 /**
  * What Thunderbird, Apple Mail, Outlook, K-9, mutt, Roundcube and others ask for in lists. Not `Received`, nor signatures,
@@ -29,8 +28,6 @@ const KEPT = {
 const NAMES: ReadonlySet<string> = new Set(KEPT.names);
 /** Characters that are kept of one header. */
 const KEPT_MAX = 16 * 1024;
-/** Messages whose structures and sources are in memory at once. */
-const AT_A_TIME = 32;
 
 /** Whether a section has only such fields of the message itself. */
 export function isKept({ part, what, names }: Section): boolean {
@@ -52,21 +49,10 @@ export async function headersOf(
   const headers = await imap.headers([...new Set(rows.map(({ body_id }) => body_id))]);
   const missing = rows.filter(({ body_id }) => !headers.has(body_id));
   const made = new Map<number, string>();
-  const pace = new Pace(session, Number.POSITIVE_INFINITY);
-  for (let at = 0; at < missing.length; at += AT_A_TIME) {
-    await takeTurnOf(session.user);
-    const uids = missing.slice(at, at + AT_A_TIME).map(({ uid }) => uid);
-    const some = await imap.rows(session.selected.mailbox, uids, ['body_id', 'structure']);
-    const bodies = await imap.bodies(some.map(({ body_id }) => body_id));
-    for (const row of some) {
-      const body = bodies.get(row.body_id);
-      if (!body || made.has(row.body_id)) continue;
-      if (pace.mustYield) await pace.yieldTurn();
-      const source = new Source(session, row, body);
-      const fields = selectFields(await source.header(0, source.bodyStart), KEPT);
-      // PostgreSQL keeps no text with NUL.
-      made.set(row.body_id, fields.length > KEPT_MAX || fields.includes('\0') ? '' : fields);
-    }
+  for await (const [id, source] of sourcesOf(session, missing)) {
+    const fields = selectFields(await source.header(0, source.bodyStart), KEPT);
+    // PostgreSQL keeps no text with NUL.
+    made.set(id, fields.length > KEPT_MAX || fields.includes('\0') ? '' : fields);
   }
   for (const [id, fields] of made) headers.set(id, fields);
   // Where the database cannot write now, they are read again.

@@ -1,5 +1,10 @@
 /** The row of a message, as far as it was read, and its source: where its parts are, and the octets of them. */
-import { type ImapRow, type ImapStore, partiesOf } from '../../mailboxes/mailstore/mailstore.ts';
+import {
+  type ImapRow,
+  type ImapStore,
+  partiesOf,
+  takeTurnOf,
+} from '../../mailboxes/mailstore/mailstore.ts';
 import { Turns } from '../../platform/net/net.ts';
 import {
   decodePart,
@@ -8,11 +13,12 @@ import {
   MAX_HEADER,
   type MessagePart,
 } from '../../protocols/message/message.ts';
+import { Pace } from './long-work.ts';
 import { No, type Session } from './session.ts';
 
 type StoredBody = NonNullable<Awaited<ReturnType<ImapStore['body']>>>;
 /** Without its structure where only the whole source is asked for. */
-export type SourceRow = ImapRow<'body_id'> & Partial<ImapRow<'structure'>>;
+type SourceRow = ImapRow<'body_id'> & Partial<ImapRow<'structure'>>;
 
 /** A column of a message. @throws Error where it was not read */
 export function columnOf<Message extends { readonly uid: number }, Column extends keyof Message>(
@@ -125,5 +131,35 @@ export class Source {
     this.#body ??= await this.#session.services.mailstore.imap.body(this.#row.body_id);
     if (!this.#body) throw new No('EXPUNGEISSUED', `Message ${this.#row.uid} is gone`);
     return this.#body;
+  }
+}
+
+/** Messages whose structures and sources are in memory at once. */
+const AT_A_TIME = 32;
+
+/**
+ * The sources of messages, with the ids of their bodies; each body once.
+ *
+ * @param rows of the selected mailbox; a message without a source is left out
+ */
+export async function* sourcesOf(
+  session: Session,
+  rows: readonly ImapRow<'body_id'>[],
+): AsyncGenerator<[number, Source]> {
+  const { imap } = session.services.mailstore;
+  const pace = new Pace(session, Number.POSITIVE_INFINITY);
+  const read = new Set<number>();
+  for (let at = 0; at < rows.length; at += AT_A_TIME) {
+    await takeTurnOf(session.user);
+    const uids = rows.slice(at, at + AT_A_TIME).map(({ uid }) => uid);
+    const some = await imap.rows(session.selected.mailbox, uids, ['body_id', 'structure']);
+    const bodies = await imap.bodies(some.map(({ body_id }) => body_id));
+    for (const row of some) {
+      const body = bodies.get(row.body_id);
+      if (!body || read.has(row.body_id)) continue;
+      read.add(row.body_id);
+      if (pace.mustYield) await pace.yieldTurn();
+      yield [row.body_id, new Source(session, row, body)];
+    }
   }
 }

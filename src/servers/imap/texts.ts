@@ -2,7 +2,7 @@
  * What is told of a message again and again: its ENVELOPE, its BODYSTRUCTURE, and the fields that programs search in. Each
  * is made from the source when it is asked for the first time, and kept for the body, so for all its recipients.
  */
-import { type ImapRow, type ImapTexts, takeTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
+import type { ImapRow, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
 import {
   decodeRawHeader,
   decodeWords,
@@ -12,13 +12,10 @@ import {
 } from '../../protocols/message/message.ts';
 import { writeStructure } from './body-structure.ts';
 import { type ReadEntries, readingEntries, writeEnvelope } from './envelope.ts';
-import { Pace } from './long-work.ts';
 import type { EnvelopeField } from './parse-search.ts';
 import type { Session } from './session.ts';
-import { Source, type SourceRow } from './source.ts';
+import { type Source, sourcesOf } from './source.ts';
 
-/** Messages whose texts are made at once: with their structures and the begin of their sources. */
-const AT_A_TIME = 32;
 /** Characters of the texts of a message that are kept; longer ones are made each time. */
 const KEPT_MAX = 64 * 1024;
 /** Characters of a name or an address by which messages are put in order. */
@@ -65,43 +62,26 @@ export async function textsOf<Kind extends keyof ImapTexts>(
     // What searches use was a list once, without what messages are put in order by.
     return known === undefined || known.search?.startsWith('{') === false;
   });
-  for (let at = 0; at < missing.length; at += AT_A_TIME) {
-    await takeTurnOf(session.user);
-    const uids = missing.slice(at, at + AT_A_TIME).map(({ uid }) => uid);
-    const some = await imap.rows(session.selected.mailbox, uids, ['body_id', 'structure']);
-    for (const [id, one] of await makeTexts(session, some)) {
-      texts.set(id, one);
-      if (sizeOf(one) <= KEPT_MAX) kept.set(id, one);
-    }
+  for await (const [id, source] of sourcesOf(session, missing)) {
+    const made = await makeTexts(source);
+    texts.set(id, made);
+    const { envelope, structure, search } = made;
+    if (envelope.length + structure.length + search.length <= KEPT_MAX) kept.set(id, made);
   }
   // Where the database cannot write now, they are made again.
   if (kept.size > 0) await imap.keepTexts(kept).catch(() => {});
   return texts;
 }
 
-function sizeOf({ envelope, structure, search }: ImapTexts): number {
-  return envelope.length + structure.length + search.length;
-}
-
-async function makeTexts(session: Session, rows: readonly SourceRow[]) {
-  const bodies = await session.services.mailstore.imap.bodies(rows.map(({ body_id }) => body_id));
-  const made = new Map<number, ImapTexts>();
-  const pace = new Pace(session, Number.POSITIVE_INFINITY);
-  for (const row of rows) {
-    const body = bodies.get(row.body_id);
-    if (!body || made.has(row.body_id)) continue;
-    if (pace.mustYield) await pace.yieldTurn();
-    const source = new Source(session, row, body);
-    const fields = await source.fields();
-    const entriesOf = readingEntries();
-    const read = (start: number, end: number) => source.read(start, end);
-    made.set(row.body_id, {
-      envelope: writeEnvelope(fields, entriesOf),
-      structure: await writeStructure(source.root, read, true),
-      search: JSON.stringify(searchTexts(fields, entriesOf)),
-    });
-  }
-  return made;
+async function makeTexts(source: Source): Promise<ImapTexts> {
+  const fields = await source.fields();
+  const entriesOf = readingEntries();
+  const read = (start: number, end: number) => source.read(start, end);
+  return {
+    envelope: writeEnvelope(fields, entriesOf),
+    structure: await writeStructure(source.root, read, true),
+    search: JSON.stringify(searchTexts(fields, entriesOf)),
+  };
 }
 
 function searchTexts(fields: readonly HeaderField[], entriesOf: ReadEntries): SearchTexts {
