@@ -15,7 +15,7 @@ import { MailboxClosed, mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
 import { type AfterCommit, type Copies, type Keeping, NO_COPY, NOWHERE } from './copies.ts';
-import { type AtOnce, type DeliverHereOptions, prepareAtOnce } from './deliver-here.ts';
+import { type AtOnce, accountsOf, type DeliverHereOptions, prepareAtOnce } from './deliver-here.ts';
 import {
   deliveriesOf,
   insertRecipients,
@@ -86,8 +86,13 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
   const id = randomUUID();
   const atOnce = await deliverAtOnce(options, message, groups, id);
   const accepting = { id, groups, copy, atOnce };
-  const outcome = await acceptPlain(options, message, accepting)
-    .then((plain) => plain ?? database.write((tx) => write(options, tx, message, accepting)))
+  const outcome = await copies
+    .inLine(
+      [user.accountId, ...accountsOf(atOnce)],
+      async () =>
+        (await acceptPlain(options, message, accepting)) ??
+        (await database.write((tx) => write(options, tx, message, accepting))),
+    )
     .catch(async (error: unknown) => {
       if (!(error instanceof MailboxClosed)) throw error;
       await atOnce?.discard();

@@ -55,7 +55,7 @@ export async function cancelSend(
   user: MailUser,
   id: string,
 ): Promise<PinnedLocation> {
-  const { database, bodies } = options;
+  const { database, bodies, copies } = options;
   const row = await findSend(database.read, user.accountId, { id });
   if (!row) throw sendNotFound({ id });
   const known = row.draft === null ? undefined : readLocation(row.draft);
@@ -63,8 +63,10 @@ export async function cancelSend(
   const draft = known && (await isThere(options, user, known)) ? known : undefined;
   const { size = 0 } = (await bodies.find(row.body_id)) ?? {};
   const anew = draft ? undefined : await keepDraft(options, user, row);
-  const cancelled = await database
-    .write((tx) => write(options, tx, user, { row, size }, draft ?? anew))
+  const cancelled = await copies
+    .inLine([user.accountId], () =>
+      database.write((tx) => write(options, tx, user, { row, size }, draft ?? anew)),
+    )
     .catch(async (error: unknown) => {
       if (error instanceof Refusal) await anew?.undo();
       throw error;

@@ -39,7 +39,7 @@ import {
 } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { AfterCommit, Copies } from './copies.ts';
-import { type DeliverHereOptions, deliveredHere, prepareSent } from './deliver-here.ts';
+import { accountsOf, type DeliverHereOptions, deliveredHere, prepareSent } from './deliver-here.ts';
 import {
   allOf,
   changedOf,
@@ -167,8 +167,11 @@ class SendAttempts {
     const isSilent = job.isReplay || sent.isGone || job.payload.from === '';
     const undelivered = isSilent ? [] : endedWithout(job, results);
     const dsn = undelivered.length > 0 ? await this.#writeDsn(job, undelivered) : undefined;
+    const accountIds = [job.payload.account.accountId, ...accountsOf(local)];
     return {
       ...outcomeOf(results, rows, statuses),
+      // All others write no mailbox but that of a draft.
+      ...((local || dsn) && { inLine: (write) => this.#options.copies.inLine(accountIds, write) }),
       prepared: { results, statuses, changed: changedOf(statuses, rows), local, dsn },
     };
   }

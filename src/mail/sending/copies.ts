@@ -89,12 +89,19 @@ export interface Copies {
     location: PinnedLocation,
     sent: SentMessage,
   ): Promise<AfterCommit>;
+  /**
+   * Runs a transaction that writes to mailboxes of these accounts, in its turn.
+   *
+   * @param accountIds also more than once
+   * @throws Refusal unavailable where too many others write for too long; then nothing was written
+   */
+  inLine<T>(accountIds: readonly number[], write: () => Promise<T>): Promise<T>;
   /** Starts to repeat what a mail server did not do at once. */
   start(): void;
 }
 
 export interface EmbeddedCopiesOptions {
-  readonly mailstore: Pick<EmbeddedMailstore, 'writer' | 'editor' | 'quotas'>;
+  readonly mailstore: Pick<EmbeddedMailstore, 'writer' | 'editor' | 'quotas' | 'line'>;
   readonly bodies: Pick<Bodies, 'removeFiles'>;
   readonly changes: Pick<Changes, 'publish'>;
   readonly log: { warn(fields: object, message: string): void };
@@ -143,6 +150,10 @@ export class EmbeddedCopies implements Copies {
       },
       undo: async () => {},
     };
+  }
+
+  inLine<T>(accountIds: readonly number[], write: () => Promise<T>): Promise<T> {
+    return this.#options.mailstore.line.run([...new Set(accountIds)], write);
   }
 
   /** Nothing to repeat: all of it is in the transactions. */

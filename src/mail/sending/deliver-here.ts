@@ -63,6 +63,11 @@ export interface AtOnce
   readonly ms: number;
 }
 
+/** Accounts whose mailboxes get it. */
+export function accountsOf(local: Pick<PreparedLocal, 'counted'> | undefined): number[] {
+  return (local?.counted ?? []).flatMap(({ accountId }) => accountId ?? []);
+}
+
 /**
  * Prepares to deliver a message when it is accepted.
  *

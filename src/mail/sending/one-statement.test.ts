@@ -219,6 +219,29 @@ onEachEngine('one statement for the usual message', (engine) => {
     }
   });
 
+  test('waits, as the transaction does, for its turn of both accounts, so that many hold few connections', async (t) => {
+    const [gil, hal] = [await create('gil'), await create('hal')];
+    const { line } = store.mailstore;
+    const run = line.run.bind(line);
+    const turns: (readonly number[])[] = [];
+    t.mock.method(line, 'run', (accountIds: readonly number[], write: () => Promise<unknown>) => {
+      turns.push(accountIds);
+      writes = 0;
+      return run(accountIds, async () => {
+        const written = await write();
+        assert.ok(writes === atOnce || writes === 1);
+        return written;
+      });
+    });
+    const both = [gil.accountId, hal.accountId];
+    await usual.send(gil, request(hal));
+    const later = { ...request(hal), delaySeconds: 60 };
+    const { id } = await general.send(gil, later);
+    await general.cancel(gil, id);
+    await usual.send(hal, request(hal), 'key');
+    assert.deepEqual(turns, [both, [gil.accountId], [gil.accountId], [hal.accountId]]);
+  });
+
   test('leaves to the transaction an account close to its limit, and quotas', async () => {
     const [eve, fay] = [await create('eve'), await create('fay')];
     for (const expected of [atOnce, atOnce, atOnce, 1]) {

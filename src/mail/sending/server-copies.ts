@@ -116,6 +116,11 @@ export class ServerCopies implements Copies {
     return this.#queue(tx, { user, place: location, what: 'answered' }, sent);
   }
 
+  /** Mailboxes of the server: no transaction waits for them. */
+  inLine<T>(_accountIds: readonly number[], write: () => Promise<T>): Promise<T> {
+    return write();
+  }
+
   start(): void {
     this.#options.queue.work<Change, undefined>({
       kind: COPY,

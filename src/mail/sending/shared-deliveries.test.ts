@@ -107,6 +107,13 @@ async function openSending(engine: Engine, sender: Pick<MessageSender, 'sendToAl
     changes: { publish() {} },
     log: silent,
   });
+  /** Accounts whose mailboxes a transaction waits for. */
+  const turns: (readonly number[])[] = [];
+  const inLine = copies.inLine.bind(copies);
+  copies.inLine = (accountIds, write) => {
+    turns.push(accountIds);
+    return inLine(accountIds, write);
+  };
   const reports: string[] = [];
   const local: LocalMailDelivery = {
     prepare: () => assert.fail('nobody is hosted here'),
@@ -162,6 +169,7 @@ async function openSending(engine: Engine, sender: Pick<MessageSender, 'sendToAl
     queue,
     clock,
     reports,
+    turns,
     account,
     bodies,
     sendAt,
@@ -257,7 +265,7 @@ onEachEngine('recipients of one destination', (engine) => {
   });
 
   test('have their own results, and the failures of an attempt one report', async () => {
-    const { far, database, queue, send, wait, statuses, deliveries, reports, account } =
+    const { far, database, queue, send, wait, statuses, deliveries, reports, turns, account } =
       await open();
     const answers: Record<string, string> = {
       busy: '450 4.2.1 busy',
@@ -275,8 +283,11 @@ onEachEngine('recipients of one destination', (engine) => {
     assert.deepEqual(failed, ['gone@far.test', 'left@far.test']);
     assert.equal([...report.matchAll(/^Remote-MTA: dns; mx\.far\.test\r$/gm)].length, 2);
 
+    const [accepted] = turns;
+    assert.deepEqual(turns, [accepted, accepted], 'the report is for a mailbox of the sender, too');
     answers.busy = '250 ok';
     await wait(61 * SECOND);
+    assert.equal(turns.length, 2, 'what goes elsewhere waits for no mailbox');
     assert.deepEqual(far.transfers, [['ann', 'bob'], ['busy']]);
     // It is over, and two did not get the message: an operator finds it among the failed ones.
     assert.deepEqual(await deliveries(), [['failed', 2, named('gone', 'left')]]);
