@@ -58,7 +58,8 @@ function connect(path: string, readOnly: boolean): DatabaseSync {
     // For the undo data of savepoints: a temporary file would cost more writes.
     db.exec('pragma temp_store = memory');
   }
-  db.exec('pragma cache_size = -32000');
+  // In KiB. A connection that reads forgets its pages with each commit of the one that writes.
+  db.exec(`pragma cache_size = -${readOnly ? 8_000 : 32_000}`);
   return db;
 }
 
