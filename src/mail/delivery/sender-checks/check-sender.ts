@@ -26,6 +26,7 @@ import {
   DECIDING_OF_CLIENT,
   DECIDING_OF_NETWORK,
   DECIDING_OF_ORGANIZATION,
+  type LookupType,
   MessageLookups,
   ResolverGuard,
   type SenderDns,
@@ -98,7 +99,7 @@ function startChecks(shared: Shared, client: SendingClient, header: Header): Pen
   const partiesOf = sharesFor(options, client);
   const lookups = new MessageLookups(guard, options.times ?? TIMES, partiesOf, now);
   const dnsIsDown = guard.isDead();
-  const ask = (name: string) => lookups.ask(name, 'TXT', 'deciding');
+  const ask = (name: string, type: LookupType) => lookups.ask(name, type, 'deciding');
   const policies = Promise.all(authors.domains.map((domain) => discoverPolicy(domain, ask)));
   const signatures = new SignatureCheck({
     header,

@@ -62,7 +62,7 @@ export function evaluateAuthor(
 ): AuthorVerdict {
   const { above } = discovery.kind === 'unanswered' ? discovery : {};
   if (above) {
-    const inherited = { kind: 'record', record: above, isOwn: false } as const;
+    const inherited = { kind: 'record', record: above, for: 'below' } as const;
     const { action } = evaluateAuthor(domain, inherited, identifiers, pctSample);
     const isOpen = action !== 'accept';
     return { domain, result: 'temperror', policy: 'none', action: isOpen ? 'defer' : 'accept' };
@@ -71,8 +71,8 @@ export function evaluateAuthor(
     const result = { none: 'none', invalid: 'permerror', unanswered: 'temperror' } as const;
     return { domain, result: result[discovery.kind], policy: 'none', action: 'accept' };
   }
-  const { record, isOwn } = discovery;
-  const policy = isOwn ? record.policy : record.subdomainPolicy;
+  const { record } = discovery;
+  const policy = record.policies[discovery.for];
   const result = compare(domain, record, identifiers);
   const asked = result === 'pass' ? 'accept' : actions[appliedPolicy(policy, record, pctSample)];
   const action = result === 'temperror' && asked !== 'accept' ? 'defer' : asked;
@@ -114,13 +114,15 @@ export function decidingVerdict(verdicts: readonly AuthorVerdict[]): AuthorVerdi
   );
 }
 
-/* The policy that a domain publishes for mail in its name (RFC 7489 section 6.3 and 6.6.3). */
+/* The policy that a domain publishes for mail in its name (RFC 7489 section 6.3 and 6.6.3, RFC 9989 section 4.7 to 4.10). */
+
+/** The domains that a record has policies for: its own (p=), those below it (sp=), and those of them that are not in DNS (np=). */
+type Covered = 'own' | 'below' | 'absent';
 
 export interface DmarcRecord {
-  /** For the domain that published the record (p=). */
-  readonly policy: DmarcPolicy;
-  /** For the domains below it (sp=). */
-  readonly subdomainPolicy: DmarcPolicy;
+  readonly policies: Readonly<Record<Covered, DmarcPolicy>>;
+  /** Whether its domain is a registry's, such as `gov.uk` (psd=y), or an organization, whatever is above it (psd=n). */
+  readonly psd?: 'y' | 'n';
   /** Whether a signing domain must be the author's own (adkim=s), or only share its organization. */
   readonly strictDkim: boolean;
   /** The same for the domain of SPF (aspf=s). */
@@ -132,8 +134,8 @@ export interface DmarcRecord {
 }
 
 export type PolicyDiscovery =
-  | { readonly kind: 'record'; readonly record: DmarcRecord; readonly isOwn: boolean }
-  /** Neither domain publishes a record, or one publishes several. */
+  | { readonly kind: 'record'; readonly record: DmarcRecord; readonly for: Covered }
+  /** No domain publishes a record, or one publishes several. */
   | { readonly kind: 'none' }
   /** There is a record, but it has no usable policy. */
   | { readonly kind: 'invalid' }
@@ -158,18 +160,19 @@ function readTags(record: string): Map<string, string> | undefined {
   return repeated === undefined && lower.size === tags.size ? lower : undefined;
 }
 
-function readPolicies(
-  tags: ReadonlyMap<string, string>,
-): Pick<DmarcRecord, 'policy' | 'subdomainPolicy'> | undefined {
-  const policy = tags.get('p')?.toLowerCase();
-  const subdomainPolicy = tags.get('sp')?.toLowerCase() ?? policy;
-  if (isPolicy(policy) && isPolicy(subdomainPolicy)) return { policy, subdomainPolicy };
+function readPolicies(tags: ReadonlyMap<string, string>): DmarcRecord['policies'] | undefined {
+  const own = tags.get('p')?.toLowerCase();
+  const below = tags.get('sp')?.toLowerCase() ?? own;
+  const absent = tags.get('np')?.toLowerCase();
+  if (isPolicy(own) && isPolicy(below)) {
+    return { own, below, absent: isPolicy(absent) ? absent : below };
+  }
   // RFC 7489 section 6.6.3 step 6: a record that asks for reports counts as p=none.
   const wantsReports = tags
     .get('rua')
     ?.split(',')
     .some((uri) => REPORT_URI.test(uri));
-  return wantsReports ? { policy: 'none', subdomainPolicy: 'none' } : undefined;
+  return wantsReports ? { own: 'none', below: 'none', absent: 'none' } : undefined;
 }
 
 /** @returns undefined where the record has no usable policy */
@@ -178,8 +181,10 @@ export function parseDmarcRecord(text: string): DmarcRecord | undefined {
   const policies = tags && readPolicies(tags);
   if (!policies) return undefined;
   const pct = tags.get('pct') ?? '';
+  const psd = tags.get('psd')?.toLowerCase();
   return {
-    ...policies,
+    policies,
+    ...((psd === 'y' || psd === 'n') && { psd }),
     strictDkim: tags.get('adkim')?.toLowerCase() === 's',
     strictSpf: tags.get('aspf')?.toLowerCase() === 's',
     percent: /^\d{1,3}$/.test(pct) ? Math.min(Number(pct), 100) : 100,
@@ -187,31 +192,68 @@ export function parseDmarcRecord(text: string): DmarcRecord | undefined {
   };
 }
 
+/** Asks DNS. */
+type Ask = (name: string, type: 'TXT' | 'A' | 'AAAA' | 'MX') => Promise<LookupAnswer>;
+
 /**
- * Finds the record that applies to an author domain: its own, or its organization's.
+ * Finds the record that applies to an author domain: its own, its organization's, or that of another domain above it.
  *
- * Both are looked up at once; the second counts only where the first has none.
+ * The first two are looked up at once; the second counts only where the first has none. The others are looked up where
+ * neither has any, so that most mail costs no more. Which domain is the organization, the public suffix list says.
  */
-export async function discoverPolicy(
-  domain: string,
-  ask: (name: string) => Promise<LookupAnswer>,
-): Promise<PolicyDiscovery> {
+export async function discoverPolicy(domain: string, ask: Ask): Promise<PolicyDiscovery> {
   const organization = organizationalDomain(domain);
-  const inherited = domain === organization ? undefined : ask(`_dmarc.${organization}`);
-  const own = readAnswer(await ask(`_dmarc.${domain}`), true);
+  const inherited = domain === organization ? undefined : ask(`_dmarc.${organization}`, 'TXT');
+  const own = readAnswer(await ask(`_dmarc.${domain}`, 'TXT'), 'own');
   if (own && own.kind !== 'unanswered') return own;
-  const above = inherited && readAnswer(await inherited, false);
-  if (!own) return above ?? { kind: 'none' };
-  return above?.kind === 'record' ? { ...own, above: above.record } : own;
+  const above = inherited && readAnswer(await inherited, 'below');
+  if (own) return above?.kind === 'record' ? { ...own, above: above.record } : own;
+  const found = above ?? (await walkTree(domain, organization, ask));
+  if (found.kind !== 'record' || !(await isForAbsent(found.record, domain, ask))) return found;
+  return { ...found, for: 'absent' };
+}
+
+/** The most labels of a name in the tree, apart from the author domain itself (RFC 9989 section 4.10). */
+const TREE_LABELS = 7;
+
+/**
+ * The other domains of the tree (RFC 9989 section 4.10): those between, and those above, such as `gov.uk`. The shortest
+ * counts, unless one says that it is an organization, or a registry.
+ */
+async function walkTree(domain: string, organization: string, ask: Ask): Promise<PolicyDiscovery> {
+  const labels = domain.split('.');
+  const names = labels.map((_, at) => labels.slice(at).join('.')).slice(-TREE_LABELS);
+  const others = names.filter((name) => name !== domain && name !== organization);
+  const answers = await Promise.all(
+    others.map(async (name) => readAnswer(await ask(`_dmarc.${name}`, 'TXT'), 'below')),
+  );
+  let found: PolicyDiscovery | undefined;
+  for (const answer of answers) {
+    if (!answer || answer.kind === 'none' || answer.kind === 'unanswered') continue;
+    const psd = answer.kind === 'record' ? answer.record.psd : undefined;
+    if (psd === 'y') return found ?? answer;
+    found = answer;
+    if (psd === 'n') break;
+  }
+  const isUnknown = answers.some((answer) => answer?.kind === 'unanswered');
+  return found ?? { kind: isUnknown ? 'unanswered' : 'none' };
+}
+
+/** Whether the policy for domains that are not in DNS applies (RFC 9989 section 4.7, tag np). */
+async function isForAbsent({ policies }: DmarcRecord, domain: string, ask: Ask): Promise<boolean> {
+  if (policies.absent === policies.below) return false;
+  const types = ['A', 'AAAA', 'MX'] as const;
+  const answers = await Promise.all(types.map((type) => ask(domain, type)));
+  return answers.every(({ kind }) => kind === 'absent');
 }
 
 /** @returns undefined where there is no record */
-function readAnswer(answer: LookupAnswer, isOwn: boolean): PolicyDiscovery | undefined {
+function readAnswer(answer: LookupAnswer, covered: Covered): PolicyDiscovery | undefined {
   if (answer.kind === 'unanswered') return { kind: 'unanswered' };
   const [first, ...more] = textRecords(answer).filter((text) => VERSION.test(text));
   if (first === undefined) return undefined;
   // RFC 7489 section 6.6.3 step 5: where there are several, none applies.
   if (more.length > 0) return { kind: 'none' };
   const record = parseDmarcRecord(first);
-  return record ? { kind: 'record', record, isOwn } : { kind: 'invalid' };
+  return record ? { kind: 'record', record, for: covered } : { kind: 'invalid' };
 }
