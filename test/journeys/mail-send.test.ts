@@ -297,7 +297,7 @@ onEachEngine('sending mail', (engine) => {
         '',
         '--b\r\nContent-Type: text/plain\r\n\r\nSorry.',
         '--b\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.far.test\r\n',
-        'Final-Recipient: rfc822; Gone@far.test\r\nAction: failed\r\nStatus: 5.1.1',
+        'Final-Recipient: RFC822; <Gone@far.test>\r\nAction: failed\r\nStatus: 5.1.1',
         'Diagnostic-Code: smtp; 550 5.1.1 left the company\r\n',
         'Original-Recipient: rfc822;slow@far.test\r\nFinal-Recipient: rfc822; x@y.test',
         'Action: delayed\r\nStatus: 4.4.1\r\n',

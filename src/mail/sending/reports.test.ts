@@ -40,6 +40,11 @@ test('a report names a message and the result for a recipient', async () => {
   assert.equal(await isReport(utf8.replace('message/rfc822', 'message/global')), true);
 });
 
+test('a report whose text for people is named a status, as InterMail names it', async () => {
+  const named = REPORT.replace('text/plain', 'message/delivery-status;');
+  assert.equal(await isReport(named), true);
+});
+
 test('a report with many recipients is read up to its limit', async () => {
   const group = 'Final-Recipient: rfc822; x@far.test\r\nAction: delivered\r\n\r\n'.repeat(100);
   const [before = '', after = ''] = REPORT.split('Final-Recipient:');

@@ -25,6 +25,8 @@ import { comparableAddress } from './suppressions.ts';
 const REPORT_MAX = 64 * 1024;
 const RECIPIENTS_MAX = 100;
 const MESSAGE_ID = /^<[!-;=?-~]{1,980}>$/;
+/** InterMail, which many providers of access run, names its text for people a status, too. */
+const STATUSES_MAX = 2;
 
 type Open = Parameters<ReadReport>[1];
 
@@ -44,12 +46,14 @@ export async function readReport(
 ): Promise<NoteReport | undefined> {
   if (structure.type !== 'multipart/report') return undefined;
   const parts = structure.childNodes ?? [];
-  const status = parts.find(({ type }) => STATUS.has(type));
+  const statuses = parts.filter(({ type }) => STATUS.has(type)).slice(0, STATUSES_MAX);
   const original = parts.find(({ type }) => ORIGINAL.has(type));
-  if (!status || !original) return undefined;
+  if (!original) return undefined;
   const messageId = firstValue(await fieldsOf(await textOf(original, open)), 'message-id');
   if (messageId === undefined || !MESSAGE_ID.test(messageId)) return undefined;
-  const reported = await readRecipients(await textOf(status, open));
+  const reported: Reported[] = [];
+  for (const status of statuses)
+    reported.push(...(await readRecipients(await textOf(status, open))));
   if (reported.length === 0) return undefined;
   return async (tx, accountIds) => {
     const counted: Counted[] = [];
@@ -117,7 +121,8 @@ function readRecipient(fields: readonly HeaderField[]): Reported | undefined {
     action,
     addresses: ['original-recipient', 'final-recipient'].flatMap((name) => {
       const address = typedValue(fields, name);
-      return address === undefined ? [] : [comparableAddress(address)];
+      // Some write it as in a command.
+      return address === undefined ? [] : [comparableAddress(address.replace(/^<(.*)>$/, '$1'))];
     }),
     detail: oneLine(`${action}: ${status} ${diagnostic}`),
   };
