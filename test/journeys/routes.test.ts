@@ -264,7 +264,7 @@ onEachEngine('routes', (engine) => {
     const forwarded = await mails.next();
     assert.equal(forwarded.to, 'me@elsewhere.example');
     assert.match(forwarded.from, new RegExp(`^SRS0=.*=example\\.test=bob@${ann.domain}$`, 'i'));
-    assert.match(forwarded.source, /^DKIM-Signature: /);
+    assert.match(forwarded.source, /^ARC-Seal: i=1; [\s\S]*\r\nDKIM-Signature: /);
     assert.match(forwarded.source, new RegExp(`Delivered-To: ${ann.address}`));
     assert.equal(await count(ann), 0);
 
