@@ -168,10 +168,16 @@ export interface Party {
   readonly most: number;
 }
 
+interface Line {
+  readonly name: string;
+  readonly limit: LimitFunction;
+  tasks: number;
+}
+
 /** Runs a bounded number of tasks at once, in all and of each party. The others wait in the order in which they came. */
 export class Turns {
   readonly #all: LimitFunction;
-  readonly #parties = new Map<string, { readonly limit: LimitFunction; tasks: number }>();
+  readonly #parties = new Map<string, Line>();
 
   constructor(atOnce: number) {
     this.#all = pLimit(atOnce);
@@ -189,20 +195,22 @@ export class Turns {
    * @param signal whoever waits leaves the line on it; a task that runs has to heed it by itself
    * @throws the signal's reason where it comes before the turn: then the task never runs
    */
-  async run<T>(
-    [party, ...others]: readonly Party[],
-    task: () => Promise<T>,
-    signal: AbortSignal,
-  ): Promise<T> {
-    if (!party) return runInTurn(this.#all, signal, task);
-    const own = this.#parties.get(party.name) ?? { limit: pLimit(party.most), tasks: 0 };
-    this.#parties.set(party.name, own);
-    own.tasks++;
+  async run<T>(parties: readonly Party[], task: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    const lines = parties.map(({ name, most }) => {
+      const line = this.#parties.get(name) ?? { name, limit: pLimit(most), tasks: 0 };
+      this.#parties.set(name, line);
+      line.tasks++;
+      return line;
+    });
+    // A task that waits for a party takes no slot from others.
+    const inTurn = [...lines.map(({ limit }) => limit), this.#all].reduceRight(
+      (next, limit) => () => runInTurn(limit, signal, next),
+      task,
+    );
     try {
-      // A task that waits for its party takes no slot from others.
-      return await runInTurn(own.limit, signal, () => this.run(others, task, signal));
+      return await inTurn();
     } finally {
-      if (--own.tasks === 0) this.#parties.delete(party.name);
+      for (const line of lines) if (--line.tasks === 0) this.#parties.delete(line.name);
     }
   }
 }

@@ -4,14 +4,15 @@
  *
  * A connection serves only the account it was opened for. An account that holds all of its connections makes
  * only itself wait, and a user whose accounts hold three quarters of the total makes only himself wait. When the total
- * is reached, an idle connection of another account is closed to make room.
+ * is reached, the connection that is unused longest is closed to make room.
  */
 import { LRUCache } from 'lru-cache';
 import { entries } from '../../../platform/memory/memory.ts';
-import { type MailUser, tenantOf } from '../../mailstore/mailstore.ts';
+import { Turns } from '../../../platform/net/net.ts';
+import { type MailUser, partiesOf } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
-import type { Account, Pooled, ReaderHold } from './reader-hold.ts';
+import type { Lease, ReaderHold } from './reader-hold.ts';
 import { ServerHealth } from './server-health.ts';
 
 export interface PoolOptions {
@@ -31,29 +32,29 @@ export interface PoolOptions {
   readonly now?: () => number;
 }
 
-interface Waiter {
-  readonly user: MailUser;
-  readonly fresh: boolean;
-  /** Ends the wait: from here on `give` or `refuse` follows, within the time that opening takes. */
-  readonly begin: () => void;
-  readonly give: (pooled: Pooled) => void;
-  readonly refuse: (failure: unknown) => void;
+interface Open {
+  readonly connection: Connection;
+  readonly end: () => void;
 }
 
-/** More waiting requests than this are refused at once. */
-const WAITING_MAX = 1_000;
-/** Also refused: more than this of one account, so that a stalled account leaves room for the others. */
-const WAITING_PER_ACCOUNT = 250;
-/** Also refused: more than this of one user. */
-const WAITING_PER_TENANT = 500;
+/** A connection that nobody uses now. */
+interface Idle extends Open {
+  readonly accountId: number;
+  readonly timer: NodeJS.Timeout;
+}
+
+/** Connections of one account. */
+const PER_ACCOUNT = 3;
 /** The part of all connections that the accounts of one user may use at once; the others find a slot in the rest. */
 const SHARE_OF_TENANT = 0.75;
+/** More waiting requests than this are refused at once. */
+const WAITING_MAX = 1_000;
+/** Also refused: more than this of one account or user, so that a stalled one leaves room for the others. */
+const WAITING_OF_ONE = { account: 250, tenant: 500 };
 /** Logins under way at a time: a server checks passwords one after the other. */
 const LOGINS_AT_ONCE = 10;
 /** Of the accounts of one user: a server answers a refused login seconds later, and keeps the next one waiting. */
-const LOGINS_OF_TENANT = 7;
-/** Connections of one account. */
-const PER_ACCOUNT = 3;
+const LOGINS_OF_ONE = { account: PER_ACCOUNT, tenant: 7 };
 /** After a refused login the same account is not tried again for this long. */
 const REFUSED_REST_MS = 3_000;
 const REFUSED_MAX = 10_000;
@@ -68,32 +69,34 @@ export interface UseOptions {
 export class Pool {
   readonly #options: PoolOptions;
   readonly #now: () => number;
-  readonly #accounts = new Map<number, Account>();
-  /** Idle connections of all accounts, the longest unused first. */
-  readonly #idle = new Set<Pooled>();
+  readonly #turns: Turns;
+  readonly #logins = new Turns(LOGINS_AT_ONCE);
+  /** What ends each connection that is open or being opened, and its account. */
+  readonly #ends = new Map<() => void, number>();
+  /** Of all accounts, the longest unused first. */
+  readonly #idle = new Set<Idle>();
   readonly #refused = new LRUCache<number, { until: number; failure: ImapFailure }>(
     entries(REFUSED_MAX),
   );
-  #waiting: Waiter[] = [];
-  #total = 0;
-  #opening = 0;
+  #waiting = 0;
   #closed = false;
   readonly health: ServerHealth;
 
   constructor(options: PoolOptions) {
     this.#options = options;
     this.#now = options.now ?? (() => performance.now());
+    this.#turns = new Turns(options.total);
     this.health = new ServerHealth(this.#now);
   }
 
   /** Connections that are open or being opened. */
   get size(): number {
-    return this.#total;
+    return this.#ends.size;
   }
 
   /** Requests that wait for a connection. */
   get waiting(): number {
-    return this.#waiting.length;
+    return this.#waiting;
   }
 
   /**
@@ -108,84 +111,51 @@ export class Pool {
     { fresh = false, keep }: UseOptions = {},
   ): Promise<T> {
     const kept = keep?.take();
-    if (kept && fresh) this.#release(kept);
+    if (kept && fresh) kept.release();
     const isKept = kept !== undefined && !fresh;
-    const pooled = isKept ? kept : await this.#take(user, fresh);
+    const lease = isKept ? kept : await this.#take(user, fresh);
     try {
-      const done = await work(pooled.connection, isKept);
+      const done = await work(lease.connection, isKept);
       this.health.succeeded();
       return done;
     } finally {
-      if (keep) keep.put(pooled, !isKept, () => this.#release(pooled));
-      else this.#release(pooled);
+      if (keep) keep.put(lease, !isKept);
+      else lease.release();
     }
   }
 
   /** Ends every connection; what is under way fails. */
   close(): void {
     this.#closed = true;
-    for (const waiter of this.#waiting.splice(0)) {
-      waiter.begin();
-      waiter.refuse(new ImapFailure('dropped'));
-    }
-    for (const account of [...this.#accounts.values()]) this.#endAccount(account);
+    for (const end of this.#ends.keys()) end();
   }
 
-  #take(user: MailUser, fresh: boolean): Promise<Pooled> {
-    if (this.#closed) return Promise.reject(new ImapFailure('dropped'));
-    const account = this.#accounts.get(user.accountId);
-    const idle = account && !fresh ? this.#takeIdle(account) : undefined;
-    // Another account cannot use an idle connection of this one, so it is used at once.
-    if (idle) return Promise.resolve(idle);
-    if (this.#isCrowded(user)) return Promise.reject(this.#busy());
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.#waiting = this.#waiting.filter((other) => other !== waiter);
-        reject(this.#busy());
-      }, this.#options.waitMs);
-      const waiter: Waiter = {
-        user,
-        fresh,
-        begin: () => clearTimeout(timer),
-        give: resolve,
-        refuse: reject,
-      };
-      this.#waiting.push(waiter);
-      this.#serve();
-    });
-  }
-
-  #isCrowded(asking: MailUser): boolean {
-    if (this.#waiting.length < WAITING_PER_ACCOUNT) return false;
-    const tenant = tenantOf(asking);
-    const ofTenant = this.#waiting.filter(({ user }) => tenantOf(user) === tenant);
-    const own = ofTenant.filter(({ user }) => user.accountId === asking.accountId);
-    return (
-      this.#waiting.length >= WAITING_MAX ||
-      ofTenant.length >= WAITING_PER_TENANT ||
-      own.length >= WAITING_PER_ACCOUNT
+  async #take(user: MailUser, fresh: boolean): Promise<Lease> {
+    const { total, waitMs } = this.#options;
+    const tenant = Math.ceil(total * SHARE_OF_TENANT);
+    const parties = partiesOf(user, { account: PER_ACCOUNT, tenant });
+    const inLine = partiesOf(user, WAITING_OF_ONE);
+    const isCrowded = parties.some(
+      ({ name, most }, at) => this.#turns.tasksOf(name) >= most + (inLine[at]?.most ?? 0),
     );
-  }
-
-  /** Whether accounts of a user have all connections in use that one user may have. */
-  #isShareSpent(tenant: string): boolean {
-    const share = Math.ceil(this.#options.total * SHARE_OF_TENANT);
-    if (this.#total - this.#idle.size < share) return false;
-    let inUse = 0;
-    for (const other of this.#accounts.values()) {
-      if (other.tenant === tenant) inUse += other.busy.size + other.opening;
+    if (isCrowded || this.#waiting >= WAITING_MAX) throw this.#busy();
+    const late = AbortSignal.timeout(waitMs);
+    this.#waiting++;
+    try {
+      return await new Promise((resolve, reject) => {
+        const hold = async () => {
+          const idle = fresh ? undefined : this.#takeIdle(user);
+          const { connection, end } = idle ?? (await this.#open(user, late));
+          await new Promise<void>((release) => resolve({ connection, release }));
+          this.#rest(user, { connection, end });
+        };
+        this.#turns.run(parties, hold, late).catch(reject);
+      });
+    } catch (error) {
+      throw late.aborted && error === late.reason ? this.#busy() : error;
+    } finally {
+      this.#waiting--;
     }
-    return inUse >= share;
-  }
-
-  /** Whether as many logins are under way as there may be, in all or of one user. */
-  #isLoggingIn(tenant: string): boolean {
-    if (this.#opening < LOGINS_OF_TENANT) return false;
-    let opening = 0;
-    for (const other of this.#accounts.values()) {
-      if (other.tenant === tenant) opening += other.opening;
-    }
-    return opening >= LOGINS_OF_TENANT || this.#opening >= LOGINS_AT_ONCE;
   }
 
   /** A random time, so that requests that were refused together do not come back together. */
@@ -194,85 +164,66 @@ export class Pool {
     return new ImapFailure('busy', { retryAfter: Math.max(1, seconds * (0.25 + Math.random())) });
   }
 
-  /** Gives connections to waiting requests, the oldest first. */
-  #serve(): void {
-    const left: Waiter[] = [];
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const waiter of waiting) if (!this.#serveOne(waiter)) left.push(waiter);
-    this.#waiting = [...left, ...this.#waiting];
-  }
-
-  /** @returns false where it has to wait on */
-  #serveOne(waiter: Waiter): boolean {
-    const account = this.#accounts.get(waiter.user.accountId);
-    const idle = account && !waiter.fresh ? this.#takeIdle(account) : undefined;
-    if (idle) {
-      waiter.begin();
-      waiter.give(idle);
-      return true;
-    }
-    const tenant = tenantOf(waiter.user);
-    if (this.#isLoggingIn(tenant) || this.#isShareSpent(tenant)) return false;
-    const held = account ? account.idle.length + account.busy.size + account.opening : 0;
-    if (held >= PER_ACCOUNT) {
-      // Only a new one will do: an idle one of the account makes room.
-      const own = account?.idle[0];
-      if (!own) return false;
-      this.#end(own);
-    } else if (this.#total >= this.#options.total) {
-      const [oldest] = this.#idle;
-      if (!oldest) return false;
-      this.#end(oldest);
-    }
-    waiter.begin();
-    this.#openFor(waiter);
-    return true;
-  }
-
   /** The one that was used last, so that connections that are not needed become idle. */
-  #takeIdle(account: Account): Pooled | undefined {
-    if (account.idle.length === 0 || this.#isShareSpent(account.tenant)) return undefined;
-    const pooled = account.idle.pop();
-    if (!pooled) return undefined;
-    this.#idle.delete(pooled);
-    clearTimeout(pooled.idleTimer);
-    account.busy.add(pooled);
-    return pooled;
+  #takeIdle({ accountId }: MailUser): Idle | undefined {
+    let last: Idle | undefined;
+    for (const idle of this.#idle) {
+      if (idle.accountId === accountId && idle.connection.isOpen) last = idle;
+    }
+    if (last) this.#wake(last);
+    return last;
   }
 
-  #openFor(waiter: Waiter): void {
-    const { user } = waiter;
-    const account = this.#account(user);
-    account.opening++;
-    this.#opening++;
-    this.#total++;
-    const opened = () => {
-      account.opening--;
-      this.#opening--;
+  #wake(idle: Idle): void {
+    this.#idle.delete(idle);
+    clearTimeout(idle.timer);
+  }
+
+  #endIdle(idle: Idle): void {
+    this.#wake(idle);
+    idle.end();
+  }
+
+  #rest({ accountId }: MailUser, { connection, end }: Open): void {
+    if (!connection.isOpen) {
+      end();
+      return;
+    }
+    const timer = setTimeout(() => this.#endIdle(idle), this.#options.idleMs).unref();
+    const idle = { accountId, connection, end, timer };
+    this.#idle.add(idle);
+  }
+
+  /** Opens a connection in the turn of its user. */
+  async #open(user: MailUser, late: AbortSignal): Promise<Open> {
+    let opened: Connection | undefined;
+    const end = () => {
+      this.#ends.delete(end);
+      forget();
+      opened?.destroy();
     };
-    this.logIn(user, () => this.#options.open(user)).then(
-      (connection) => {
-        opened();
-        const pooled: Pooled = { connection, account, idleTimer: undefined };
-        account.busy.add(pooled);
-        connection.onClose(() => this.#forget(pooled));
-        if (this.#closed || this.#accounts.get(account.id) !== account) {
-          connection.destroy();
-          waiter.refuse(new ImapFailure('dropped'));
-          return;
-        }
-        waiter.give(pooled);
-        this.#serve();
-      },
-      (error: unknown) => {
-        opened();
-        this.#total--;
-        waiter.refuse(error);
-        this.#tidy(account);
-        this.#serve();
-      },
-    );
+    const forget = this.#options.onAccessEnd?.(user.accountId, end) ?? (() => undefined);
+    const requireWanted = () => {
+      if (this.#closed || !this.#ends.has(end)) throw new ImapFailure('dropped');
+    };
+    const logIn = async () => {
+      requireWanted();
+      return this.logIn(user, () => this.#options.open(user));
+    };
+    // Those in use have a turn each, as this one has: so it is an idle one that makes room.
+    const own = this.#ends.values().filter((accountId) => accountId === user.accountId);
+    if ([...own].length >= PER_ACCOUNT) this.#takeIdle(user)?.end();
+    for (const idle of this.#idle) if (this.size >= this.#options.total) this.#endIdle(idle);
+    this.#ends.set(end, user.accountId);
+    try {
+      opened = await this.#logins.run(partiesOf(user, LOGINS_OF_ONE), logIn, late);
+      opened.onClose(end);
+      requireWanted();
+      return { connection: opened, end };
+    } catch (error) {
+      end();
+      throw error;
+    }
   }
 
   /**
@@ -300,71 +251,5 @@ export class Pool {
       }
       throw error;
     }
-  }
-
-  #account(user: MailUser): Account {
-    const id = user.accountId;
-    const known = this.#accounts.get(id);
-    if (known) return known;
-    const account: Account = {
-      id,
-      tenant: tenantOf(user),
-      idle: [],
-      busy: new Set(),
-      opening: 0,
-      unsubscribe:
-        this.#options.onAccessEnd?.(id, () => this.#endAccount(account)) ?? (() => undefined),
-    };
-    this.#accounts.set(id, account);
-    return account;
-  }
-
-  #release(pooled: Pooled): void {
-    const { connection, account } = pooled;
-    if (!account.busy.delete(pooled)) return;
-    if (!connection.isOpen) {
-      this.#gone(pooled);
-      return;
-    }
-    account.idle.push(pooled);
-    this.#idle.add(pooled);
-    pooled.idleTimer = setTimeout(() => this.#end(pooled), this.#options.idleMs).unref();
-    this.#serve();
-  }
-
-  #end(pooled: Pooled): void {
-    this.#forget(pooled);
-    pooled.connection.destroy();
-  }
-
-  /** A connection has ended, idle or in use. */
-  #forget(pooled: Pooled): void {
-    const { account } = pooled;
-    const at = account.idle.indexOf(pooled);
-    if (at < 0 && !account.busy.delete(pooled)) return;
-    if (at >= 0) account.idle.splice(at, 1);
-    this.#idle.delete(pooled);
-    clearTimeout(pooled.idleTimer);
-    this.#gone(pooled);
-  }
-
-  #gone({ account }: Pooled): void {
-    this.#total--;
-    this.#tidy(account);
-    this.#serve();
-  }
-
-  #tidy(account: Account): void {
-    const { id, idle, busy, opening } = account;
-    if (idle.length + busy.size + opening > 0 || this.#accounts.get(id) !== account) return;
-    this.#accounts.delete(id);
-    account.unsubscribe();
-  }
-
-  /** Ends all connections of an account: it was deleted, suspended, or its password was changed. */
-  #endAccount(account: Account): void {
-    if (this.#accounts.get(account.id) === account) this.#accounts.delete(account.id);
-    account.unsubscribe();
-    for (const pooled of [...account.idle, ...account.busy]) this.#end(pooled);
   }
 }

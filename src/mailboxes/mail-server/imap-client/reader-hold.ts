@@ -1,19 +1,9 @@
 import type { Connection } from './connection.ts';
 
-/** The connections and requests of one account. */
-export interface Account {
-  readonly id: number;
-  readonly tenant: string;
-  readonly idle: Pooled[];
-  readonly busy: Set<Pooled>;
-  opening: number;
-  readonly unsubscribe: () => void;
-}
-
-export interface Pooled {
+/** A connection in use. */
+export interface Lease {
   readonly connection: Connection;
-  readonly account: Account;
-  idleTimer: NodeJS.Timeout | undefined;
+  readonly release: () => void;
 }
 
 /** A reader that pauses for longer than this releases its connection. */
@@ -26,41 +16,39 @@ const KEPT_MS = 1_000;
  * between, the server would read the message from its start again.
  */
 export class ReaderHold {
-  #pooled: Pooled | undefined;
-  #release: () => void = () => undefined;
+  #lease: Lease | undefined;
   #pause: NodeJS.Timeout | undefined;
   #until = 0;
 
   /** Releases the connection. */
   end(): void {
-    if (this.#take()) this.#release();
+    this.#take()?.release();
   }
 
   /** @returns the held connection, for its next use */
-  take(): Pooled | undefined {
-    const pooled = this.#take();
-    if (pooled?.connection.isOpen) return pooled;
-    if (pooled) this.#release();
+  take(): Lease | undefined {
+    const lease = this.#take();
+    if (lease?.connection.isOpen) return lease;
+    lease?.release();
     return undefined;
   }
 
-  #take(): Pooled | undefined {
-    const pooled = this.#pooled;
-    this.#pooled = undefined;
+  #take(): Lease | undefined {
+    const lease = this.#lease;
+    this.#lease = undefined;
     clearTimeout(this.#pause);
-    return pooled;
+    return lease;
   }
 
   /** Holds a connection after a use. @param isFirst whether it was not held before */
-  put(pooled: Pooled, isFirst: boolean, release: () => void): void {
+  put(lease: Lease, isFirst: boolean): void {
     const now = performance.now();
     if (isFirst) this.#until = now + KEPT_MS;
-    if (!pooled.connection.isOpen || now > this.#until) {
-      release();
+    if (!lease.connection.isOpen || now > this.#until) {
+      lease.release();
       return;
     }
-    this.#pooled = pooled;
-    this.#release = release;
+    this.#lease = lease;
     this.#pause = setTimeout(() => this.end(), PAUSE_MS).unref();
   }
 }
