@@ -3,16 +3,11 @@
  * syntax of its keys and signatures and of DMARC policies. Lines may end at LF alone, which counts as CRLF; a CR
  * alone is text.
  */
-import { Buffer } from 'node:buffer';
+import type { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import type { HeaderField } from './header.ts';
 
 export type Canonicalization = 'simple' | 'relaxed';
-
-const LF = 0x0a;
-const CR = 0x0d;
-const SPACE = 0x20;
-const TAB = 0x09;
 
 /**
  * A field without the line end at its end (RFC 6376 section 3.4.1 and 3.4.2). Lines after it that are not a
@@ -47,45 +42,17 @@ export function signedText(
   return [...signed, signature].map((text) => canonicalField(text, canon)).join('\r\n');
 }
 
-/** Line ends in a row, to be hashed at once. */
-const LINE_ENDS = Buffer.from('\r\n'.repeat(1024));
-
-/** Octets in a row that are hashed in place; fewer are collected first. */
-const LONG_RUN = 1024;
-
-/**
- * The end of the text that can be hashed without change: words with one space between them, and line ends with
- * text after them. Nearly all of a body is read here.
- */
-function relaxedRunEnd(chunk: Buffer, start: number): number {
-  const isText = (at: number) => (chunk[at] ?? 0) > SPACE;
-  for (let at = start; ; ) {
-    if (isText(at)) at++;
-    else if (chunk[at] === SPACE && isText(at + 1)) at += 2;
-    else if (chunk[at] === CR && chunk[at + 1] === LF && isText(at + 2)) at += 3;
-    else return at;
-  }
-}
-
-function simpleRunEnd(chunk: Buffer, start: number): number {
-  const isText = (at: number) => at < chunk.length && chunk[at] !== CR && chunk[at] !== LF;
-  for (let at = start; ; ) {
-    if (isText(at)) at++;
-    else if (chunk[at] === CR && chunk[at + 1] === LF && isText(at + 2)) at += 3;
-    else return at;
-  }
-}
+/** Line ends that are hashed at once. */
+const LINE_ENDS_MAX = 1024;
 
 /** The SHA-256 of a body, in one pass with flat memory and in linear time. */
 export class BodyHash {
   readonly #isRelaxed: boolean;
   readonly #hash = createHash('sha256');
-  readonly #out = Buffer.allocUnsafe(4 * LONG_RUN);
-  #filled = 0;
+  /** A blank and a CR at the end of the chunk before: what follows decides whether they are part of a line end. */
+  #held = '';
   /** Line ends that count once text follows: those at the end of the body do not count. */
   #lineEnds = 0;
-  #hasSpace = false;
-  #hasCr = false;
   /** The number of octets that were hashed. */
   #length = 0;
 
@@ -95,73 +62,40 @@ export class BodyHash {
 
   /** Adds bytes of the body; keeps no reference to them. */
   write(chunk: Buffer): void {
-    const runEnd = this.#isRelaxed ? relaxedRunEnd : simpleRunEnd;
-    for (let at = 0; at < chunk.length; ) {
-      const isHeld = this.#lineEnds > 0 || this.#hasSpace || this.#hasCr;
-      const end = isHeld ? at : runEnd(chunk, at);
-      if (end > at) this.#put(chunk.subarray(at, end));
-      if (end < chunk.length) this.#take(chunk[end] ?? 0);
-      at = end + 1;
-    }
-  }
-
-  /** Adds one byte. */
-  #take(byte: number): void {
-    if (byte === LF) {
-      this.#lineEnds++;
-      this.#hasCr = false;
-      this.#hasSpace = false;
-      return;
-    }
-    const isBlank = this.#isRelaxed && (byte === SPACE || byte === TAB);
-    if (this.#hasCr || !(isBlank || byte === CR)) this.#release();
-    if (byte === CR) this.#hasCr = true;
-    else if (isBlank) this.#hasSpace = true;
-    else this.#putByte(byte);
+    const text = this.#canonical(this.#held + chunk.toString('latin1'));
+    const [held] = (this.#isRelaxed ? / ?\r?$/ : /\r?$/).exec(text.slice(-2)) ?? [''];
+    this.#held = held;
+    const known = text.length - held.length;
+    let end = known;
+    while (text.charAt(end - 1) === '\n') end -= 2;
+    if (end > 0) this.#putText(text.slice(0, end));
+    this.#lineEnds += (known - end) / 2;
   }
 
   /** Ends the body. @returns the hash in base64, and the number of octets it covers */
   end(): { hash: string; length: number } {
     // A CR alone is text. White space at the end of the last line is dropped.
-    if (this.#hasCr) this.#release();
+    if (this.#held.endsWith('\r')) this.#putText(this.#held);
     // RFC 6376 section 3.4.3: an empty body is one CRLF; section 3.4.4: it is nothing.
-    if (this.#length + this.#filled > 0 || !this.#isRelaxed) this.#put(LINE_ENDS.subarray(0, 2));
-    this.#flush();
+    if (this.#length > 0 || !this.#isRelaxed) this.#put('\r\n');
     return { hash: this.#hash.digest('base64'), length: this.#length };
   }
 
-  /** Hashes what was held back, now that text follows. */
-  #release(): void {
-    for (let left = 2 * this.#lineEnds; left > 0; left -= LINE_ENDS.length) {
-      this.#put(LINE_ENDS.subarray(0, left));
+  #canonical(text: string): string {
+    if (!this.#isRelaxed) return text.replace(/(?<!\r)\n/g, '\r\n');
+    return text.replace(/[ \t]{2,}|\t/g, ' ').replace(/ \r?\n|(?<!\r)\n/g, '\r\n');
+  }
+
+  #putText(text: string): void {
+    for (; this.#lineEnds > 0; this.#lineEnds -= Math.min(this.#lineEnds, LINE_ENDS_MAX)) {
+      this.#put('\r\n'.repeat(Math.min(this.#lineEnds, LINE_ENDS_MAX)));
     }
-    if (this.#hasSpace) this.#putByte(SPACE);
-    if (this.#hasCr) this.#putByte(CR);
-    this.#lineEnds = 0;
-    this.#hasSpace = false;
-    this.#hasCr = false;
+    this.#put(text);
   }
 
-  #put(bytes: Buffer): void {
-    if (this.#filled + bytes.length > this.#out.length) this.#flush();
-    if (bytes.length < LONG_RUN) {
-      this.#filled += bytes.copy(this.#out, this.#filled);
-      return;
-    }
-    this.#flush();
-    this.#hash.update(bytes);
-    this.#length += bytes.length;
-  }
-
-  #putByte(byte: number): void {
-    if (this.#filled === this.#out.length) this.#flush();
-    this.#out[this.#filled++] = byte;
-  }
-
-  #flush(): void {
-    this.#hash.update(this.#out.subarray(0, this.#filled));
-    this.#length += this.#filled;
-    this.#filled = 0;
+  #put(text: string): void {
+    this.#hash.update(text, 'latin1');
+    this.#length += text.length;
   }
 }
 
