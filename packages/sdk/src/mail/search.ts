@@ -51,13 +51,18 @@ function toMatch(row: MessageRow, mailbox: string): SearchMatch & { id: number }
   return { mailbox, id: uid, uid, envelope, flags: [...flags], internalDate, preview, threadId };
 }
 
+/** What is looked through of a message; of its text, as much as is known. */
+type Searchable = Pick<
+  MessageRow,
+  'envelope' | 'flags' | 'size' | 'date' | 'preview' | 'hasAttachment'
+>;
+
 /** As the server does it for envelopes: all words, whole or with `*` their beginnings, without case and accents. */
-function matcher(query: SearchMessagesBody): (row: MessageRow) => boolean {
+export function matcher(query: SearchMessagesBody): (message: Searchable) => boolean {
   const { text, from, to, subject, body, since, before, larger, smaller } = query;
   const { flags = [], notFlags = [], hasAttachment } = query;
   const [sinceMs, beforeMs] = [Date.parse(since ?? ''), Date.parse(before ?? '')];
-  return (row) => {
-    const { envelope, preview, size, date } = row;
+  return ({ envelope, preview, size, date, ...row }) => {
     const people = (...lists: (readonly Address[] | undefined)[]) =>
       lists
         .flatMap((list = []) => list.map(({ name = '', address = '' }) => `${name} ${address}`))
@@ -82,7 +87,7 @@ function matcher(query: SearchMessagesBody): (row: MessageRow) => boolean {
 }
 
 const plain = (text: string) => text.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
-const wordsOf = (text: string): string[] => plain(text).match(/[\p{L}\p{N}]+\*?/gu) ?? [];
+export const wordsOf = (text: string): string[] => plain(text).match(/[\p{L}\p{N}]+\*?/gu) ?? [];
 
 function hasWords(asked: string | undefined, text: string): boolean {
   if (asked === undefined) return true;

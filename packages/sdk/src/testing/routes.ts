@@ -7,6 +7,7 @@ import type {
   SendMessageBody,
   SyncMailboxBody,
 } from '../api-types.ts';
+import { matcher, wordsOf } from '../mail/search.ts';
 import type { FakeAccount } from './account.ts';
 import { readToken, type StoredMail } from './mailbox.ts';
 import { invalid, Refusal } from './refusal.ts';
@@ -183,42 +184,6 @@ function contentOf(message: StoredMail & { readonly uid: number }): PartialConte
   };
 }
 
-const wordsOf = (text: string): readonly string[] =>
-  text.toLowerCase().match(/[\p{L}\p{N}]+\*?/gu) ?? [];
-
-/** Whether a text has all the words; `inv*` is a prefix. */
-function hasWords(text: string, wanted = ''): boolean {
-  const words = wordsOf(text);
-  const has = (word: string) =>
-    word.endsWith('*')
-      ? words.some((one) => one.startsWith(word.slice(0, -1)))
-      : words.includes(word);
-  return wordsOf(wanted).every(has);
-}
-
-function matches(
-  { envelope, flags, text = '', html = '', attachments }: StoredMail,
-  query: SearchMessagesBody,
-): boolean {
-  const people = (...fields: ('from' | 'to' | 'cc' | 'bcc')[]) =>
-    fields
-      .flatMap((field) => envelope[field] ?? [])
-      .map(({ name = '', address = '' }) => `${name} ${address}`)
-      .join(' ');
-  const files = attachments.map(({ filename = '' }) => filename).join(' ');
-  const body = `${text} ${html.replaceAll(/<[^>]*>/g, ' ')} ${files}`;
-  return (
-    hasWords(`${envelope.subject} ${people('from', 'to', 'cc', 'bcc')} ${body}`, query.text) &&
-    hasWords(people('from'), query.from) &&
-    hasWords(people('to', 'cc', 'bcc'), query.to) &&
-    hasWords(envelope.subject, query.subject) &&
-    hasWords(body, query.body) &&
-    (query.flags ?? []).every((flag) => flags.includes(flag)) &&
-    !(query.notFlags ?? []).some((flag) => flags.includes(flag)) &&
-    (query.hasAttachment ?? attachments.length > 0) === attachments.length > 0
-  );
-}
-
 function search(account: FakeAccount, query: SearchMessagesBody) {
   const { mailbox, limit = 50, cursor = '0', text, from, to, subject, body } = query;
   for (const [field, words] of Object.entries({ text, from, to, subject, body })) {
@@ -226,8 +191,24 @@ function search(account: FakeAccount, query: SearchMessagesBody) {
     throw new Refusal('nothing_to_search', 'the search has no word', { field });
   }
   const places = mailbox === undefined ? account.mailboxes : [account.mailbox(mailbox)];
+  const matches = matcher(query);
+  const isFound = ({
+    envelope,
+    flags,
+    source,
+    arrived,
+    text = '',
+    html = '',
+    attachments,
+  }: StoredMail) => {
+    const files = attachments.map(({ filename = '' }) => filename).join(' ');
+    const preview = `${text} ${html.replaceAll(/<[^>]*>/g, ' ')} ${files}`;
+    const hasAttachment = attachments.length > 0;
+    const [size, date] = [source.length, arrived];
+    return matches({ envelope, flags: [...flags], size, date, preview, hasAttachment });
+  };
   const found = places.flatMap((place) => {
-    const hits = place.existing(place.uids).filter((message) => matches(message, query));
+    const hits = place.existing(place.uids).filter(isFound);
     return hits.map((message) => ({ ...message, mailbox: place.name }));
   });
   found.sort((a, b) => b.arrived - a.arrived || b.uid - a.uid);
