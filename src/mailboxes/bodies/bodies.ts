@@ -36,13 +36,12 @@ import {
   BodyLost,
   type BodyStore,
   findMismatch,
+  type NewBody,
   readLastBackup,
   StoreUnavailable,
 } from './body-store.ts';
-import { DiskRoom, FREE_BYTES_LEFT } from './disk-room.ts';
-import { noSpace, refuseToKeep, refuseToRead } from './refusals.ts';
+import { DiskRoom, FREE_BYTES_LEFT, noSpace } from './disk-room.ts';
 import { StoreHealth } from './store-health.ts';
-import { PieceWriter } from './write-pieces.ts';
 
 export type { BucketAddress } from './body-bucket.ts';
 export { BodyFolder } from './body-folder.ts';
@@ -57,7 +56,7 @@ export {
   StoreUnavailable,
   storeIdOf,
 } from './body-store.ts';
-export { FREE_BYTES_LEFT } from './disk-room.ts';
+export { FREE_BYTES_LEFT, throwOrRefuse } from './disk-room.ts';
 export {
   copyBodies,
   type LargeBody,
@@ -67,7 +66,6 @@ export {
   switchStores,
 } from './move-bodies.ts';
 export { openBodyStore } from './open-body-store.ts';
-export { throwOrRefuse } from './refusals.ts';
 
 /** Bytes up to which a body is in its row, without header lines put in front: one fsync stores it, one query reads it. */
 export const INLINE_MAX = 64 * 1024;
@@ -200,25 +198,21 @@ export class Bodies {
     source: AsyncIterable<Uint8Array>,
     observe: (chunk: Uint8Array) => void,
   ): Promise<StagedBody> {
+    // A file gets pieces of this size: a client that sends single bytes would make a call to the disk for each.
     const held = new GrowingBuffer();
     let size = 0;
-    let spill: PieceWriter | undefined;
+    let spill: NewBody | undefined;
     try {
       for await (const chunk of source) {
         observe(chunk);
         size += chunk.length;
-        if (spill) await spill.write(chunk);
-        else held.add(chunk);
-        if (!spill && size > INLINE_MAX) {
-          if (this.#mismatch || this.#health?.isUp === false) throw refuseToKeep();
-          // The client may not have said how large it is.
-          const noRoom = await this.checkRoom(size);
-          if (noRoom) throw noRoom;
-          spill = new PieceWriter(await this.#store.create());
-          await spill.write(held.take());
-        }
+        held.add(chunk);
+        if (held.size <= INLINE_MAX) continue;
+        spill ??= await this.#create(size);
+        await spill.write(held.take());
       }
       if (!spill) return { size, content: held.take() };
+      if (held.size > 0) await spill.write(held.take());
       await spill.finish();
       this.#health?.accepted();
       return { size, content: Buffer.alloc(0), file: spill.name };
@@ -228,6 +222,14 @@ export class Bodies {
       this.#health?.refused(error);
       throw refuseToKeep();
     }
+  }
+
+  /** Begins a file, for a body of at least so many octets: the client may not have said how large it is. */
+  async #create(octets: number): Promise<NewBody> {
+    if (this.#mismatch || this.#health?.isUp === false) throw refuseToKeep();
+    const noRoom = await this.checkRoom(octets);
+    if (noRoom) throw noRoom;
+    return this.#store.create();
   }
 
   /**
@@ -292,8 +294,6 @@ export class Bodies {
   /**
    * Streams a body, or the bytes of it in `range`. Its file is opened before the first piece is yielded.
    *
-   * @param reuse reads every piece into the same memory: for a caller that is done with one piece before it asks
-   *   for the next
    * @param about the owner of the source, for the log
    * @throws Refusal body_unavailable, where the file is missing or damaged; unavailable, where its store does not
    *   answer
@@ -301,7 +301,6 @@ export class Bodies {
   async *read(
     body: StoredBody | StagedBody,
     range?: ByteRange,
-    reuse = false,
     about: object = {},
   ): AsyncGenerator<Uint8Array> {
     const start = range?.start ?? 0;
@@ -314,7 +313,7 @@ export class Bodies {
     }
     if (this.#health?.isUp === false) throw refuseToRead();
     const size = body.size - inRow;
-    const wanted = { start: Math.max(start - inRow, 0), end: end - inRow, size, reuse };
+    const wanted = { start: Math.max(start - inRow, 0), end: end - inRow, size };
     const pieces = this.#store.read(body.file, wanted);
     try {
       let next = await pieces.next();
@@ -385,4 +384,12 @@ export class Bodies {
       this.#health?.suspect(error);
     }
   }
+}
+
+function refuseToKeep(): Refusal {
+  return new Refusal('unavailable', 'no mail above 64 KiB can be kept right now');
+}
+
+function refuseToRead(): Refusal {
+  return new Refusal('unavailable', 'the source of this message cannot be read right now');
 }

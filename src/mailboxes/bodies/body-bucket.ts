@@ -134,7 +134,7 @@ export class BodyBucket implements BodyStore {
       client: this.#client,
       params: {
         ...this.#at(key),
-        Body: Readable.from(readRange(handle, 0, size, false)),
+        Body: Readable.from(readRange(handle, 0, size)),
         ContentType: 'message/rfc822',
         Metadata: { sha256 },
       },

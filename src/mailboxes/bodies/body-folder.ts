@@ -51,10 +51,10 @@ export class BodyFolder implements BodyStore {
   }
 
   /** Its file is opened before the first piece is yielded, and stays readable when it is removed meanwhile. */
-  async *read(name: string, { start, end, reuse }: WantedBytes): AsyncGenerator<Uint8Array> {
+  async *read(name: string, { start, end }: WantedBytes): AsyncGenerator<Uint8Array> {
     const handle = await this.#open(name);
     try {
-      yield* readRange(handle, start, end, reuse);
+      yield* readRange(handle, start, end);
     } finally {
       await handle.close();
     }
@@ -210,24 +210,16 @@ class NewFile implements NewBody {
   }
 }
 
-/**
- * Streams the bytes of a file from `start` up to but not including `end`.
- *
- * @param reuse reads every piece into the same memory
- */
+/** Streams the bytes of a file from `start` up to but not including `end`. */
 export async function* readRange(
   handle: FileHandle,
   start: number,
   end: number,
-  reuse: boolean,
 ): AsyncGenerator<Uint8Array> {
   let position = start;
-  let memory: Buffer | undefined;
   while (position < end) {
-    const chunk: Buffer = memory ?? Buffer.allocUnsafe(Math.min(READ_CHUNK, end - position));
-    if (reuse) memory = chunk;
-    const wanted = Math.min(chunk.length, end - position);
-    const { bytesRead } = await handle.read(chunk, 0, wanted, position);
+    const chunk = Buffer.allocUnsafe(Math.min(READ_CHUNK, end - position));
+    const { bytesRead } = await handle.read(chunk, 0, chunk.length, position);
     if (bytesRead === 0) throw new BodyLost('the file is shorter than its row says');
     position += bytesRead;
     yield chunk.subarray(0, bytesRead);

@@ -54,8 +54,6 @@ export interface WantedBytes {
   readonly end: number;
   /** Bytes of the whole body, by the database. */
   readonly size: number;
-  /** Reads every piece into the same memory where it can. */
-  readonly reuse: boolean;
 }
 
 /** Every method except {@link create} may be called for names that do not exist. */

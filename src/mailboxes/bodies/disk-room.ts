@@ -6,6 +6,8 @@
  * it is over. While it is full, it is measured again and again.
  */
 import type { Logger } from 'pino';
+import { isStorageFull } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { Outage } from '../../platform/time/time.ts';
 
 /** Bytes of the disk that are kept free of mail. */
@@ -88,4 +90,13 @@ export class DiskRoom {
     // Whatever the last measurement's age: a timer may fire a little early. What fails is measured again by the next mail.
     this.#next = setTimeout(() => void this.#measureAnew().catch(() => {}), MEASURED_MS).unref();
   }
+}
+
+export function noSpace(cause: unknown): Refusal {
+  return new Refusal('storage_full', 'there is no space left for this message', { cause });
+}
+
+/** Throws an error on; where the disk is full, as the refusal storage_full. */
+export function throwOrRefuse(error: unknown): never {
+  throw isStorageFull(error) ? noSpace(error) : error;
 }

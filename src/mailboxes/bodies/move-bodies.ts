@@ -232,7 +232,7 @@ async function digestOf(
   observe?: (chunk: Uint8Array) => Promise<void>,
 ): Promise<string> {
   const hash = createHash('sha256');
-  const whole = { start: 0, end: size, size, reuse: false };
+  const whole = { start: 0, end: size, size };
   for await (const chunk of store.read(name, whole)) {
     hash.update(chunk);
     await observe?.(chunk);

@@ -18,8 +18,7 @@ async function read(answer: object): Promise<string> {
   const open = async () => ({ Body, ...answer }) as unknown as GetObjectCommandOutput;
   const source = { name: 'an object', open, deadlineMs: 1_000, attempts: 1 };
   const pieces: Uint8Array[] = [];
-  for await (const piece of readObject(source, { start: 0, end: 3, size: 3, reuse: false }))
-    pieces.push(piece);
+  for await (const piece of readObject(source, { start: 0, end: 3, size: 3 })) pieces.push(piece);
   return Buffer.concat(pieces).toString();
 }
 

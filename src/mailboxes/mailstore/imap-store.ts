@@ -374,6 +374,6 @@ export class ImapStore {
 
   /** Octets of a source. @throws Refusal body_unavailable, unavailable */
   source(body: StoredBody, range?: ByteRange, about: object = {}): AsyncIterable<Uint8Array> {
-    return this.#bodies.read(body, range, false, about);
+    return this.#bodies.read(body, range, about);
   }
 }

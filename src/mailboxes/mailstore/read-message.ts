@@ -6,7 +6,6 @@ import {
   decodePart,
   type Envelope,
   findPart,
-  isEncoded,
   type MessagePart,
   partFilename,
   toBodyStructure,
@@ -121,13 +120,7 @@ export class MessageReader {
       etag: `"${row.uidvalidity}-${uid}-${number}"`,
       ...(filename !== undefined && { filename }),
       open: (range?: ByteRange) => {
-        const encoded = this.#read(
-          user,
-          row,
-          { start: part.bodyStart, end: part.bodyEnd },
-          // A decoder returns memory of its own, so the read buffer can be reused.
-          isEncoded(part.encoding),
-        );
+        const encoded = this.#read(user, row, { start: part.bodyStart, end: part.bodyEnd });
         return decodePart(part.encoding, encoded, range);
       },
     };
@@ -138,12 +131,11 @@ export class MessageReader {
     user: MailUser,
     { mailbox_id, uid, body_id }: MessageRow,
     range?: ByteRange,
-    reuse = false,
   ): AsyncGenerator<Uint8Array> {
     const body = await this.#bodies.find(body_id);
     if (!body) throw new Refusal('message_not_found', `message ${uid} was removed`);
     const about = { accountId: user.accountId, mailboxId: mailbox_id, uid, bodyId: body_id };
-    for await (const piece of this.#bodies.read(body, range, reuse, about)) {
+    for await (const piece of this.#bodies.read(body, range, about)) {
       const waits = enterTurnOf(user);
       if (waits) await waits;
       yield piece;

@@ -200,7 +200,7 @@ class BodyCopies {
     const { store, target } = this.#options;
     // A bucket keeps them.
     if (store.isRemote) return store.has(file);
-    const wanted = { start: 0, end: size, size, reuse: true };
+    const wanted = { start: 0, end: size, size };
     const copied = writeStream(store.read(file, wanted), join(target, BODIES_COPY, file));
     const digest = await copied.catch(when(isLost, undefined));
     if (digest === undefined) return false;

@@ -78,7 +78,7 @@ export function rawMessageRoute(options: RawMessagesOptions): RouteGroup {
       handler: async (request, reply) => {
         const link = { ...request.params, ...request.query };
         const { bodyId, body } = await findBody(link, request, reply);
-        const content = await beginStream(bodies.read(body, undefined, false, { bodyId }));
+        const content = await beginStream(bodies.read(body, undefined, { bodyId }));
         return reply.type('message/rfc822').header('content-length', body.size).send(content);
       },
     });
@@ -133,7 +133,7 @@ async function openPart(
   { id, part: number }: { readonly id: string; readonly part: string },
 ): Promise<PartContent> {
   const about = { bodyId };
-  const { structure } = await parseMessage(bodies.read(body, undefined, true, about));
+  const { structure } = await parseMessage(bodies.read(body, undefined, about));
   const part = findPart(structure, number);
   if (!part) throw new Refusal('part_not_found', `the message has no part ${number}`);
   const filename = partFilename(part);
@@ -144,7 +144,7 @@ async function openPart(
     open: (range) =>
       decodePart(
         part.encoding,
-        bodies.read(body, { start: part.bodyStart, end: part.bodyEnd }, false, about),
+        bodies.read(body, { start: part.bodyStart, end: part.bodyEnd }, about),
         range,
       ),
   };
