@@ -35,8 +35,7 @@ import {
   type ResolvedRecipient,
   resolveRecipient,
 } from './resolve-recipient.ts';
-import type { Verdicts } from './sender-checks/check-sender.ts';
-import { enterTurnOfMail } from './sender-checks/mail-turns.ts';
+import { enterTurnOfMail, type Verdicts } from './sender-checks/check-sender.ts';
 import {
   type InboundEnvelope,
   isLmtp,

@@ -82,19 +82,21 @@ export {
   countOpenDeliveries,
   findBodyOf,
   findMailId,
+  findQueued,
   listEnded,
   pruneDeliveries,
   type QueueDepth,
   readDepths,
+  redirectDeliveries,
   releaseDeliveries,
   removeDeliveriesOf,
+  withdrawDeliveries,
 } from './operator-rows.ts';
 export { senderOf } from './parties.ts';
 export { OPEN_STATES, type OpenState, type QueueFilter } from './queue-filter.ts';
 export { listReceivers, type QueueReceiver, type QueueSummary, summarize } from './receivers.ts';
 export { Postponed, Slot } from './slot.ts';
 export { type KnownDelivery, readKnown, readUndelivered } from './undelivered.ts';
-export { findQueued, redirectDeliveries, withdrawDeliveries } from './waiting-rows.ts';
 export {
   type WaitingReason,
   waitingOfAccounts,

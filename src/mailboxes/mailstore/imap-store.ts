@@ -18,9 +18,15 @@ import {
   MailboxIndexes,
   NO_MESSAGES,
 } from './mailbox-indexes.ts';
-import { collectKeywords, type Mailboxes, mailboxIdOf, mailboxNotFound } from './mailboxes.ts';
+import {
+  collectKeywords,
+  type Mailboxes,
+  mailboxIdOf,
+  mailboxNotFound,
+  type OpenMailbox,
+  openMailbox,
+} from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
-import { type OpenMailbox, openMailbox } from './open-mailboxes.ts';
 import type { Quotas, Room } from './quotas.ts';
 import type { MessageReaderOptions } from './read-message.ts';
 import type { ByteRange, MailboxRow, MailUser } from './store.ts';

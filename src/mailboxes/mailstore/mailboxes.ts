@@ -1,5 +1,10 @@
 /** Rows of `mailboxes`: finds, makes and renames them, and keeps the keywords that each lists. */
-import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import {
+  type Database,
+  PreparedQuery,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailboxChange } from '../changes/changes.ts';
@@ -36,6 +41,37 @@ const findNamed = new PreparedQuery(selectNamed);
 const lockNamed = new PreparedQuery((named: Named, queries) =>
   selectNamed(named, queries).forNoKeyUpdate(),
 );
+
+/* Mailboxes as IMAP shows them. */
+
+const openColumns = [
+  ...mailboxColumns,
+  'uidnext',
+  'unseen',
+  'octets',
+  'special_use',
+  'keywords',
+  'recent_uid',
+] as const;
+
+export type OpenMailbox = Pick<Row<'mailboxes'>, (typeof openColumns)[number]>;
+
+function selectOpen(accountId: number, queries: Queries) {
+  return queries.selectFrom('mailboxes').select(openColumns).where('account_id', '=', accountId);
+}
+
+/** Compiled once: programs ask for the state of mailboxes all the time. */
+export const openMailbox = {
+  byName: new PreparedQuery((value: { accountId: number; name: string }, queries) =>
+    selectOpen(value.accountId, queries).where('name', '=', value.name),
+  ),
+  byId: new PreparedQuery((value: { accountId: number; id: number }, queries) =>
+    selectOpen(value.accountId, queries).where('id', '=', value.id),
+  ),
+  all: new PreparedQuery((value: { accountId: number }, queries) =>
+    selectOpen(value.accountId, queries).orderBy('id'),
+  ),
+};
 
 export class Mailboxes {
   readonly #database: Database;

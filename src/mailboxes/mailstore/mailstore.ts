@@ -19,8 +19,7 @@ export {
   type ImapTexts,
 } from './imap-store.ts';
 export type { MailboxIndex } from './mailbox-indexes.ts';
-export { mailboxChange, mailboxColumns, renewUidvalidity } from './mailboxes.ts';
-export type { OpenMailbox } from './open-mailboxes.ts';
+export { mailboxChange, mailboxColumns, type OpenMailbox, renewUidvalidity } from './mailboxes.ts';
 export { marked, pruneTombstones } from './purge-mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';
