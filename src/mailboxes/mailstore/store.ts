@@ -352,10 +352,10 @@ export interface Mailstore {
   /**
    * Renames a mailbox and those below it; it keeps its messages and its id.
    *
-   * @param level whether only others may be below the name; then the state is of the first of these
+   * @param noselect whether a name will do that is no mailbox, with others below it; the state is of the first of these
    * @throws Refusal invalid_request, mailbox_not_found, mailbox_exists, mailbox_protected
    */
-  renameMailbox(user: MailUser, name: string, to: string, level?: true): Promise<ChangedMailbox>;
+  renameMailbox(user: MailUser, name: string, to: string, noselect?: true): Promise<ChangedMailbox>;
   /**
    * Removes a mailbox with its messages, for good; those below it stay.
    *

@@ -50,7 +50,7 @@ export class MailboxWriter {
     });
   }
 
-  readonly rename: Mailstore['renameMailbox'] = async (user, name, wanted, level) => {
+  readonly rename: Mailstore['renameMailbox'] = async (user, name, wanted, noselect) => {
     const to = readNewName('to', wanted);
     const from = canonicalMailboxName(name);
     refuseProtected(from);
@@ -64,7 +64,7 @@ export class MailboxWriter {
         one.name === from || one.name.startsWith(from + SEPARATOR);
       const moving = all.filter(isMoving).sort((a, b) => a.name.length - b.name.length);
       const [first] = moving;
-      if (!first || !(level || first.name === from)) throw mailboxNotFound(name);
+      if (!first || !(noselect || first.name === from)) throw mailboxNotFound(name);
       const renamed = moving.map((one) => ({ ...one, name: to + one.name.slice(from.length) }));
       const names = renamed.map((one) => readNewName('to', one.name));
       refuseTaken(

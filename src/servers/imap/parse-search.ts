@@ -1,5 +1,7 @@
 /** SEARCH (RFC 9051 section 6.4.4, RFC 4731, RFC 7162): text to a tree of criteria. */
+
 import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
+import { readDate } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
 import { type PartialRange, readPartialRange } from './partial.ts';
 import { No } from './session.ts';
@@ -246,12 +248,8 @@ class KeyReader {
   /** The begin of a day in UTC. */
   #day(): number {
     this.#command.expect(' ');
-    const text = this.#command.astring('a date');
-    const match = /^(\d{1,2})-([a-z]{3})-(\d{4})$/i.exec(text);
-    const at = match
-      ? Date.parse(`${match[1]} ${match[2]} ${match[3]} 00:00:00 +0000`)
-      : Number.NaN;
-    if (Number.isNaN(at)) throw new BadCommand('Expected a date: 1-Feb-1994');
+    const at = readDate(this.#command.astring('a date'));
+    if (at === undefined) throw new BadCommand('Expected a date: 1-Feb-1994');
     return at;
   }
 }

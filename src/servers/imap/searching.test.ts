@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { parseMessage } from '../../protocols/message/message.ts';
-import { Cursor } from './cursor.ts';
+import { BadCommand, Cursor } from './cursor.ts';
 import { Search } from './find-messages.ts';
 import { readSearch } from './parse-search.ts';
 import { search } from './search.ts';
@@ -54,6 +54,18 @@ function storeOfOne() {
   };
   return { imap, read };
 }
+
+test('a date that no calendar has is refused, and not taken for another', () => {
+  assert.ok(keyOf('SINCE 29-Feb-2020'));
+  for (const text of [
+    'SINCE 30-Feb-2020',
+    'BEFORE 29-Feb-2021',
+    'SENTON 31-Apr-2020',
+    'ON 1-Fob-2020',
+  ]) {
+    assert.throws(() => keyOf(text), BadCommand, text);
+  }
+});
 
 describe('a search reads of each row what its keys need', () => {
   for (const [text, columns] of [

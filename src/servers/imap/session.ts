@@ -32,7 +32,7 @@ export interface ImapMailstore {
   listMailboxes(user: MailUser): Promise<MailboxSummary[]>;
   createMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
   /** See {@link Mailstore.renameMailbox}. */
-  renameMailbox(user: MailUser, name: string, to: string, level?: true): Promise<ChangedMailbox>;
+  renameMailbox(user: MailUser, name: string, to: string, noselect?: true): Promise<ChangedMailbox>;
   deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
   /** See {@link ImapStore.subscribe}. */
   subscribe(user: MailUser, name: string, isOn: boolean, isNew?: boolean): Promise<void>;
