@@ -349,6 +349,27 @@ test('a file that is on its way is not fetched a second time', async () => {
   await context.close();
 });
 
+test('the files of a message with very many have a box that scrolls', async () => {
+  const { page, context } = await parts.open({ viewport: PHONE });
+  const files = Array.from({ length: 300 }, (_, at) => {
+    return {
+      part: `${at + 2}`,
+      filename: `scan ${at}.pdf`,
+      contentType: 'application/pdf',
+      content: PIXEL,
+    };
+  });
+  await show(page, [{ id: 1, text: 'All scans', files }]);
+  const list = page.getByRole('list', { name: 'Attachments' });
+  const box = await list.boundingBox();
+  assert.ok(box && box.height <= PHONE.height / 2, `the list is ${box?.height} px high`);
+  await page.getByTitle('Save scan 299.pdf').scrollIntoViewIfNeeded();
+  assert.ok(await list.evaluate((one) => one.scrollTop > 0));
+  await assertFits(page);
+  await assertAccessible(page);
+  await context.close();
+});
+
 test('on paper there is the message alone, with all its addresses', async () => {
   const { page, context } = await parts.open();
   await show(page, [
