@@ -90,7 +90,7 @@ export function normalizeFlags(flags: readonly string[], field = 'flags'): strin
     if (!system && !KEYWORD.test(flag)) {
       throw invalidField(
         field,
-        'must be system flags (\\Seen ...) or keywords of 1 to 64 characters',
+        `must be system flags (${SYSTEM_FLAGS.join(', ')}) or keywords: 1 to 64 characters of ASCII, no space and none of (){%*"\\]`,
       );
     }
     const name = system ?? flag;

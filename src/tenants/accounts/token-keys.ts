@@ -102,7 +102,12 @@ const NOT_A_JWT =
 function faultOf(error: unknown): string | undefined {
   if (error instanceof errors.JWTExpired) return 'is expired';
   if (error instanceof errors.JWTClaimValidationFailed) {
-    return `has no ${error.claim} claim, or not the one that is expected`;
+    const { claim, reason } = error;
+    if (reason === 'missing') return `has no ${claim} claim`;
+    if (reason === 'invalid') return `has an ${claim} claim that is no number`;
+    return claim === 'nbf'
+      ? 'is not valid yet: see its nbf claim'
+      : `has another ${claim} claim than is expected`;
   }
   if (
     error instanceof errors.JWSSignatureVerificationFailed ||

@@ -236,7 +236,10 @@ export function readFlags(flags: readonly string[], field = 'flags'): string[] {
   for (const flag of flags) {
     const system = SYSTEM_FLAGS.find((known) => keyOf(known) === keyOf(flag));
     if (!system && !/^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/.test(flag)) {
-      throw invalid(field, 'must be system flags (\\Seen ...) or keywords of 1 to 64 characters');
+      throw invalid(
+        field,
+        `must be system flags (${SYSTEM_FLAGS.join(', ')}) or keywords: 1 to 64 characters of ASCII, no space and none of (){%*"\\]`,
+      );
     }
     if (!byKey.has(keyOf(flag))) byKey.set(keyOf(flag), system ?? flag);
   }
