@@ -288,6 +288,8 @@ test('so is each error that only the start itself finds', async (t) => {
       { SMTP_PORT },
       /^SMTP_PORT: .* is taken: is another Postroom running\? If not, set SMTP_PORT /,
     ],
+    // A machine behind NAT does not have its public address itself.
+    [{ SMTP_HOST: '192.0.2.1' }, /^SMTP_HOST: 192\.0\.2\.1 is no address of this machine/],
     [{ DATA_DIR: join(ROOT, 'file', 'below') }, /^DATA_DIR: expected a writable folder/],
     [{ TLS_CERT: '/nowhere.pem' }, /^TLS_CERT: /],
     [
