@@ -368,8 +368,28 @@ test('doctor says who closes the connection, and greets a listener that expects 
   assert.match(output, /^ok +IMAPS_PORT +127\.0\.0\.1:\d+ says "\* OK ready"$/m);
   assert.match(
     output,
-    /^failed +relay +127\.0\.0\.1:\d+ gives no greeting \(it closed the connection\)/m,
+    /^failed +relay +127\.0\.0\.1:\d+: the server closed the connection\n +look at SMTP_RELAY_URL/m,
   );
+});
+
+test('doctor signs in to the relay, and never in plaintext', async (t) => {
+  const said: string[] = [];
+  const relay = createServer((socket) => {
+    socket.write('220 relay\r\n');
+    socket.on('data', (chunk) => {
+      said.push(String(chunk));
+      socket.write(
+        String(chunk).startsWith('EHLO') ? '250-relay\r\n250 AUTH PLAIN\r\n' : '221 bye\r\n',
+      );
+    });
+  });
+  t.after(() => relay.close());
+  const at = `127.0.0.1:${await portOf(relay)}`;
+  const open = await command(['doctor'], { ...env, SMTP_RELAY_URL: `smtp://${at}` });
+  assert.match(open.output, /^ok +relay +127\.0\.0\.1:\d+ takes our connection$/m);
+  const { output } = await command(['doctor'], { ...env, SMTP_RELAY_URL: `smtp://u:secret@${at}` });
+  assert.match(output, /^failed +relay +127\.0\.0\.1:\d+: the server offers no STARTTLS/m);
+  assert.doesNotMatch(said.join(), /AUTH/);
 });
 
 test('doctor says that nothing is started, and warns of a proxy and a certificate that clients may not accept', async () => {

@@ -783,12 +783,19 @@ suite('a smarthost', () => {
   test('that does not accept the login needs the operator', async () => {
     const far = await startFarEnd({ ...checksLogin, ...trusted });
     const wrong = { user: 'postroom', password: 'wrong' };
-    const outcome = await senderBy({ port: far.port, login: wrong }).sendMessage(
+    const faults: (string | undefined)[] = [];
+    const onSmarthost = (fault: string | undefined) => faults.push(fault);
+    const outcome = await senderBy({ port: far.port, login: wrong }, { onSmarthost }).sendMessage(
       outgoing(SHORT_MESSAGE),
     );
     assert.equal(outcome.result, 'temporary');
     assert.equal(outcome.error.status, 535);
     assert.doesNotMatch(outcome.error.text, /wrong/);
+    // The receiver did not say it.
+    assert.match(outcome.error.text, / \(our mail relay\)$/);
+    await senderBy({ port: far.port, login }, { onSmarthost }).sendMessage(outgoing(SHORT_MESSAGE));
+    assert.match(faults[0] ?? '', /^535 .*bad login/);
+    assert.deepEqual(faults.slice(1), [undefined]);
   });
 
   const answers: [what: string, answers: Parameters<typeof replies>[0], expected: string][] = [
@@ -801,8 +808,14 @@ suite('a smarthost', () => {
   for (const [what, script, expected] of answers) {
     test(`that ${what}: ${expected}`, async () => {
       const port = await startScript(replies({ ...polite, ...script }));
-      const outcome = await senderBy({ port }).sendMessage(outgoing(SHORT_MESSAGE));
+      let isOpened = false;
+      const onSmarthost = (fault: string | undefined) => {
+        isOpened = fault === undefined;
+      };
+      const sender = senderBy({ port }, { onSmarthost });
+      const outcome = await sender.sendMessage(outgoing(SHORT_MESSAGE));
       assert.equal(outcome.result, expected);
+      assert.equal(isOpened, !('GREETING' in script), 'an answer to the message is none to us');
     });
   }
 });

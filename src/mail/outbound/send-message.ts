@@ -54,6 +54,8 @@ export interface MessageSenderOptions {
   readonly mxPort?: number;
   /** Gets all mail; then DNS is not asked and addresses are not checked. */
   readonly smarthost?: Smarthost | undefined;
+  /** Told after each session with the smarthost: why it was not opened, or undefined where it was. */
+  readonly onSmarthost?: (fault: string | undefined) => void;
   readonly ownListener?: OwnListener | undefined;
   /**
    * Sessions at a time; 1,000 by default. The others wait in the order in which they came, also behind slow ones. A
@@ -181,11 +183,10 @@ export class MessageSender {
     const startTls = login ? 'required' : 'offered';
     const options = { ...this.#session(host, implicitTls ? 'implicit' : startTls, signal), login };
     const { results } = await runSession(smarthost, message, options);
+    if (!signal.aborted) this.#options.onSmarthost?.(faultOfSession(results));
     // Only the operator can fix a smarthost that refuses us; the mail waits until the queue gives up.
     return results.map(({ outcome, about }) =>
-      outcome.result === 'permanent' && about === 'connection'
-        ? { ...outcome, result: 'temporary' }
-        : outcome,
+      outcome.result !== 'delivered' && about === 'connection' ? byRelay(outcome) : outcome,
     );
   }
 
@@ -260,6 +261,20 @@ export class MessageSender {
   #session(host: string, tls: SessionOptions['tls'], signal: AbortSignal): SessionOptions {
     return { host, hostname: this.#options.hostname, tls, timeouts: this.#timeouts, signal };
   }
+}
+
+/** Why a session was not opened: then no recipient has an answer to the message. */
+function faultOfSession(results: readonly RecipientResult[]): string | undefined {
+  const [first] = results;
+  if (first?.about !== 'connection' || first.outcome.result === 'delivered') return undefined;
+  const { status, text, answers } = first.outcome.error;
+  if (answers) return undefined;
+  return status === undefined ? text : `${status} ${text}`;
+}
+
+/** Among the receivers of the queue it has to be seen that none of them said it. */
+function byRelay({ error }: SendFailure): SendFailure {
+  return { result: 'temporary', error: { ...error, text: `${error.text} (our mail relay)` } };
 }
 
 /** How far an attempt has got with each recipient of a message. */

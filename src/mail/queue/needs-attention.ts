@@ -1,4 +1,4 @@
-/** What of the queue needs an operator: receivers that fail, and deliveries that are held. */
+/** What of the queue needs an operator: receivers that fail, what failed lately, and deliveries that are held. */
 import { sql } from 'kysely';
 import type { ReadDatabase } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
@@ -81,4 +81,28 @@ export async function findHeld(
     select count(*) as count, min(updated_at) as since from deliveries
     where status = 'held' and updated_at <= ${before}`.execute(read);
   return { count: rows[0]?.count ?? 0, since: rows[0]?.since ?? undefined };
+}
+
+/** A delivery of mail that failed lately, for good or not. */
+export interface RecentFailure {
+  readonly destination: string;
+  readonly reason: string;
+  readonly createdAt: EpochMs;
+}
+
+/** The newest deliveries of mail by SMTP that were queued since a time and have failed; at most so many of each state. */
+export async function findRecentFailures(
+  { read }: ReadDatabase,
+  since: EpochMs,
+  most: number,
+): Promise<RecentFailure[]> {
+  // By `deliveries_undelivered`: a partial index is used only where its condition is in the query.
+  const ofStatus = (status: 'failed' | 'queued') =>
+    sql<RecentFailure>`
+    select destination, reason, created_at as "createdAt" from deliveries
+    where status = ${status} and status <> 'delivered' and created_at >= ${since} and reason is not null
+      and kind in ('send', 'forward', 'bounce')
+    order by created_at desc, id desc limit ${sql.lit(most)}`.execute(read);
+  const found = await Promise.all([ofStatus('failed'), ofStatus('queued')]);
+  return found.flatMap(({ rows }) => rows);
 }

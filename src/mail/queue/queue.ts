@@ -77,7 +77,14 @@ export {
   listOpen,
   type QueueGroup,
 } from './groups.ts';
-export { type FailingReceiver, findFailingReceivers, findHeld } from './needs-attention.ts';
+
+export {
+  type FailingReceiver,
+  findFailingReceivers,
+  findHeld,
+  findRecentFailures,
+} from './needs-attention.ts';
+
 export {
   countOpenDeliveries,
   findBodyOf,

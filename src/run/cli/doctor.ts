@@ -23,6 +23,7 @@ import {
   readConfig,
   refuseUnfitCertificate,
 } from '../config/config.ts';
+import { checkRelay } from './check-relay.ts';
 import {
   CONNECT_MS,
   checkBucket,
@@ -98,7 +99,7 @@ async function examine(
   if (redis) checks.Redis = () => checkRedis(redis);
   if (config.bodies.bucket) checks.bucket = () => checkBucket(config);
   const { relay } = outbound;
-  if (relay) checks.relay = () => checkBanner(relay.host, relay.port, 'SMTP_RELAY_URL');
+  if (relay) checks.relay = () => checkRelay(relay, host);
   if (reach !== undefined)
     checks[`mail to ${reach}`] = () => checkReach(dns, reach, outbound.mxPort);
   if (mailstore.kind === 'imap') {

@@ -24,7 +24,7 @@ test('a certificate whose files change is used, and a broken one is not', async 
     dataDir,
     hostname: 'mail.test',
     everyMs: 10,
-    logger: { info: log, error: log } as unknown as Parameters<
+    logger: { info: log, warn: log, error: log } as unknown as Parameters<
       typeof followCertificate
     >[0]['logger'],
     metrics: {
@@ -64,4 +64,28 @@ test('a certificate whose files change is used, and a broken one is not', async 
   await until(() => isBroken === true);
   assert.equal(lines.length, 3, 'each problem is told once');
   assert.equal(taken.length, 1, 'the one in use stays');
+});
+
+test('a certificate that has ended is told at the start', async (t) => {
+  const dataDir = await mkdtemp(join(tmpdir(), 'postroom-ended-'));
+  t.after(() => rm(dataDir, { recursive: true, force: true }));
+  const [cert, key] = [join(dataDir, 'cert.pem'), join(dataDir, 'key.pem')];
+  const notAfterDate = new Date(Date.now() - 86_400_000);
+  const made = await generate([{ name: 'commonName', value: 'old' }], {
+    ...{ keySize: 2048, notBeforeDate: new Date(0), notAfterDate },
+  });
+  await writeFile(cert, made.cert);
+  await writeFile(key, made.private);
+  const lines: string[] = [];
+  const log = (_: object, line: string) => lines.push(line);
+  const followed = await followCertificate({
+    ...{ cert, key, dataDir, hostname: 'mail.test' },
+    logger: { info: log, warn: log, error: log } as unknown as Parameters<
+      typeof followCertificate
+    >[0]['logger'],
+    metrics: { setCertificateEnd() {}, setCertificateBroken() {} },
+  });
+  followed.stop();
+  assert.equal(lines.length, 1);
+  assert.match(lines[0] ?? '', /^the certificate has ended/);
 });

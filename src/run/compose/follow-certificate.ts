@@ -15,7 +15,7 @@ const LOOK_EVERY_MS = 60_000;
 
 export interface FollowOptions extends CertificateOptions {
   readonly metrics: Pick<Metrics, 'setCertificateEnd' | 'setCertificateBroken'>;
-  readonly logger: Pick<Logger, 'info' | 'error'>;
+  readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>;
   /** Milliseconds between two checks of the files; a minute by default. */
   readonly everyMs?: number;
 }
@@ -39,11 +39,21 @@ export async function followCertificate(options: FollowOptions): Promise<Followe
   let used = certificate;
   let lastProblem = '';
   let use: (certificate: Certificate) => void = () => {};
+  const warnOfEnd = ({ cert }: Certificate) => {
+    const { validTo: until, validToDate } = new X509Certificate(cert);
+    if (validToDate.getTime() < Date.now()) {
+      logger.warn(
+        { until },
+        'the certificate has ended: mail programs and some mail servers refuse it until TLS_CERT has a new one',
+      );
+    }
+  };
   const tellMetrics = () => {
     metrics.setCertificateEnd(new X509Certificate(used.cert).validToDate);
     metrics.setCertificateBroken(false);
   };
   tellMetrics();
+  warnOfEnd(used);
   const look = async () => {
     try {
       const found = await loadCertificate(options);
@@ -53,6 +63,7 @@ export async function followCertificate(options: FollowOptions): Promise<Followe
         used = found;
         const until = new X509Certificate(found.cert).validTo;
         logger.info({ until }, 'the certificate files changed: STARTTLS uses the new certificate');
+        warnOfEnd(found);
       }
       tellMetrics();
     } catch (err) {

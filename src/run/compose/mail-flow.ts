@@ -30,6 +30,7 @@ import {
   type NetworkTest,
   testNetworks,
 } from '../../platform/net/net.ts';
+import { Outage } from '../../platform/time/time.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import { ownPreface } from '../../protocols/smtp-client/smtp-client.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
@@ -151,16 +152,33 @@ function openDeliveryDns({ dns: { servers } }: Config, metrics: Metrics) {
 
 /** Sends messages to the hosts of their recipients, or by the smarthost. */
 function buildSender(
-  { config, domains }: MailFlowOptions,
+  { config, domains, metrics, logger: log }: MailFlowOptions,
   dns: DnsResolver,
   filter: AddressFilter,
 ): MessageSender {
+  const { relay } = config.outbound;
+  const outage = new Outage<string>(
+    (reason) => {
+      metrics.setRelayUp(false);
+      const what = { relay: relay?.host, port: relay?.port, reason };
+      log.error(
+        what,
+        'the relay of SMTP_RELAY_URL takes no mail: what is sent waits, and is tried again',
+      );
+    },
+    (seconds) => {
+      metrics.setRelayUp(true);
+      log.info({ relay: relay?.host, seconds }, 'the relay of SMTP_RELAY_URL takes mail again');
+    },
+  );
+  if (relay) metrics.setRelayUp(true);
   return new MessageSender({
     hostname: config.mailHostname,
     dns,
     isAllowedAddress: (address) => filter.judge(address).allowed,
     mxPort: config.outbound.mxPort,
-    smarthost: config.outbound.relay,
+    smarthost: relay,
+    onSmarthost: (fault) => (fault === undefined ? outage.worked() : outage.failed(fault)),
     ownListener: ownListener(config, domains),
   });
 }

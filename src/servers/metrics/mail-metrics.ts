@@ -35,6 +35,12 @@ export function addMailMetrics(instruments: Instruments) {
     'postroom_sender_checks_off',
     '1 while DNS does not answer and mail is accepted unchecked, else 0.',
   );
+  const relay = gauge(
+    'postroom_relay_up',
+    'Whether the relay for outgoing mail takes sessions of this node: 1, or 0 while mail waits.',
+  );
+  // Without a relay it has no value.
+  relay.remove();
   return {
     ...addMailTraffic(instruments),
     ...addDnsQuestions(instruments),
@@ -54,6 +60,10 @@ export function addMailMetrics(instruments: Instruments) {
     /** Counts an accepted message. @param ms from the end of its checks until it was stored */
     countReceived(ms: number) {
       received.observe(ms / 1000);
+    },
+    /** Sets whether the relay for outgoing mail takes a session; never called where there is none. */
+    setRelayUp(isUp: boolean) {
+      relay.set(Number(isUp));
     },
     /** Sets whether DNS does not answer, so that mail is accepted unchecked. */
     setChecksOff(isOff: boolean) {

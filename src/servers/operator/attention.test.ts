@@ -114,6 +114,7 @@ onEachEngine('attention', (engine) => {
       postroom_queue_overdue_seconds: 660,
       postroom_body_store_up: 0,
       postroom_redis_up: 0,
+      postroom_relay_up: 0,
       postroom_spam_filter_up: 0,
       postroom_sender_checks_off: 1,
       postroom_certificate_broken: 1,
@@ -132,6 +133,9 @@ onEachEngine('attention', (engine) => {
     await addDeliveries('x', 10, { attempts: 1, reason: '500 no' });
     await addDeliveries('y', 17, { attempts: 1, reason: '503 busy' });
     await addDeliveries('z', 3, { status: 'held', held_by: 'operator' });
+    const listed = '554 5.7.1 Client host [192.0.2.1] blocked using zen.spamhaus.org';
+    await addDeliveries('v', 1, { status: 'failed', reason: listed, finished_at: NOW });
+    await addDeliveries('w', 2, { attempts: 1, reason: '421 4.7.0 you are on our blocklist' });
     const backups = { maxAgeMs: 26 * HOUR, lastAt: async () => undefined };
     const found = await look(partsOf(wrong, { nodes: { list }, backups }));
     assert.deepEqual(
@@ -139,7 +143,8 @@ onEachEngine('attention', (engine) => {
       [
         'deliveries_late',
         'nodes_silent',
-        ...['disk_full', 'bucket_down', 'receivers_failing', 'domains_cannot_send', 'backup_old'],
+        ...['disk_full', 'bucket_down', 'relay_down', 'block_listed', 'receivers_failing'],
+        ...['domains_cannot_send', 'backup_old'],
         ...[
           'certificate_ends',
           'certificate_broken',
@@ -159,6 +164,8 @@ onEachEngine('attention', (engine) => {
       text('receivers_failing'),
       '17 deliveries wait for y: 503 busy. 1 other receiver failed, too.',
     );
+    const others = `v and 1 other receiver refused mail because of a block list: ${listed}. `;
+    assert.ok(text('block_listed')?.startsWith(others) ?? false, text('block_listed') ?? '');
     assert.match(text('deliveries_held') ?? '', /^3 deliveries are held/);
     assert.match(text('backup_old') ?? '', /in the last 26 hours: none was noted yet/);
     await api.database.write((tx) => tx.deleteFrom('deliveries').execute());

@@ -16,6 +16,7 @@ import {
   lookForSilentNodes,
 } from './node-attention.ts';
 import {
+  lookAtBlockLists,
   lookAtBounces,
   lookAtMailboxes,
   lookAtSenders,
@@ -89,7 +90,7 @@ const LOOK_MS = 2_000;
 interface GaugeRule extends Pick<Rule, 'name' | 'level' | 'alert'> {
   readonly metric: string;
   isWrong(value: number, parts: AttentionParts): boolean;
-  write(value: number): Finding;
+  write(value: number, parts: AttentionParts): Finding;
 }
 
 /** A rule about the first value of one gauge. */
@@ -99,7 +100,7 @@ function gauge({ metric, isWrong, write, ...rule }: GaugeRule): Rule {
     async look(parts) {
       const values = (await parts.readGauge(metric)).map(({ value }) => value);
       const value = values.find((one) => isWrong(one, parts));
-      return value === undefined ? undefined : write(value);
+      return value === undefined ? undefined : write(value, parts);
     },
   };
 }
@@ -219,6 +220,7 @@ export const rules: readonly Rule[] = [
       return lookAtBounces(parts, many, tooMany);
     },
   },
+  { name: 'block_listed', level: 'warning', look: lookAtBlockLists },
   { name: 'senders_odd', level: 'warning', look: lookAtSenders },
   { name: 'mailboxes_full', level: 'warning', look: lookAtMailboxes },
   {
@@ -266,8 +268,8 @@ export const rules: readonly Rule[] = [
     alert: 'PostroomCertificateEnds',
     metric: 'postroom_certificate_end_timestamp_seconds',
     isWrong: (end, { now }) => end > 0 && end - now() / 1_000 < LIMITS.certificateSeconds,
-    write: (end) => ({
-      text: `The certificate of STARTTLS ends on ${new Date(end * 1_000).toISOString().slice(0, 10)}.`,
+    write: (end, { now }) => ({
+      text: `The certificate of STARTTLS ${end * 1_000 < now() ? 'ended' : 'ends'} on ${new Date(end * 1_000).toISOString().slice(0, 10)}: from then on mail programs refuse it.`,
       count: 1,
       link: '/nodes',
     }),
@@ -285,6 +287,14 @@ export const rules: readonly Rule[] = [
     alert: 'PostroomVersionsDiffer',
     look: lookAtVersions,
   },
+  away(
+    'relay_down',
+    'PostroomRelayDown',
+    'postroom_relay_up',
+    0,
+    'The relay of SMTP_RELAY_URL takes no mail of this node: what is sent waits. The log says why.',
+    'critical',
+  ),
   away(
     'redis_down',
     'PostroomRedisDown',

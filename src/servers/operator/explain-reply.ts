@@ -43,10 +43,22 @@ const WORDS: Readonly<Record<string, string>> = {
   '7.28': 'The receiver gets too much mail from here.',
 };
 
+/** What receivers say who refuse an address or a domain because others list it: `blocked using zen.spamhaus.org`. */
+const BLOCK_LIST =
+  /block ?list|black ?list|dnsbl|\brbl\b|spamhaus|spamcop|barracudacentral|blocked using/i;
+
+/** Whether a reply says that this server, or a domain, is on a block list. */
+export function namesBlockList(reply: string): boolean {
+  return BLOCK_LIST.test(reply);
+}
+
 /** @returns a sentence; undefined where the reply has no code that says something */
 export function explainReply(reply: string): string | undefined {
   if (/greylist|graylist/i.test(reply)) {
     return 'The receiver takes mail of an unknown sender only at a later attempt (greylisting).';
+  }
+  if (namesBlockList(reply)) {
+    return 'The address of this server, or a domain in the message, is on a block list: whoever keeps the list takes it off.';
   }
   const [, code] = CODE.exec(reply) ?? [];
   return code === undefined ? undefined : WORDS[code];

@@ -1,10 +1,13 @@
 /** What needs an operator about senders and mailboxes: who sends oddly, what bounces, and which mailboxes are full. */
-import type { Database } from '../../platform/database/database.ts';
+import { findRecentFailures } from '../../mail/queue/queue.ts';
+import type { ReadDatabase } from '../../platform/database/database.ts';
+import { DAY_MS } from '../../platform/time/time.ts';
 import { findAnyAccount } from '../../tenants/accounts/accounts.ts';
 import { findOddSenders, lastGauges, type OddSender, sumOfDay } from '../../tenants/usage/usage.ts';
+import { namesBlockList } from './explain-reply.ts';
 
 interface Parts {
-  readonly database: Pick<Database, 'read'>;
+  readonly database: ReadDatabase;
   readonly now: () => number;
 }
 
@@ -63,6 +66,26 @@ export async function lookAtBounces({ database, now }: Parts, from: number, belo
     text: `${percent} % of the ${all} deliveries of sent and forwarded mail that ended in 24 hours were given up: receivers may block this service.`,
     count: failed,
     link: '/accounts?sort=-bounced_24h',
+  };
+}
+
+/** The most failed deliveries that are looked at, of each state. */
+const FAILURES_MAX = 1_000;
+
+/** One answer is enough: on a block list of a large receiver all mail to its customers is lost. */
+export async function lookAtBlockLists({ database, now }: Parts) {
+  const failures = await findRecentFailures(database, now() - DAY_MS, FAILURES_MAX);
+  const listed = failures.filter(({ reason }) => namesBlockList(reason));
+  const [newest] = listed;
+  if (!newest) return undefined;
+  const others = new Set(listed.map(({ destination }) => destination)).size - 1;
+  const also =
+    others === 0 ? '' : ` and ${others} other ${others === 1 ? 'receiver' : 'receivers'}`;
+  return {
+    text: `${newest.destination}${also} refused mail because of a block list: ${newest.reason}. Ask those who keep the list to take this server off, and look for who sent what brought it there.`,
+    count: listed.length,
+    since: Math.min(...listed.map(({ createdAt }) => createdAt)),
+    link: '/queue?q=is:failed',
   };
 }
 
