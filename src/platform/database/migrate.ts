@@ -149,11 +149,7 @@ export async function readFilling<T>(
   return { command: note?.startsWith('{') ? 'move' : 'restore', note };
 }
 
-/**
- * Only the command that fills a PostgreSQL database may open it before it is full.
- *
- * @throws UnfitDatabase
- */
+/** Only the command that fills a PostgreSQL database may open it before it is full. @throws UnfitDatabase */
 export async function refuseUnfinished<T>(kysely: Kysely<T>): Promise<void> {
   const filling = await readFilling(kysely);
   if (!filling) return;
@@ -206,11 +202,7 @@ async function refuseDifference<T>(
   );
 }
 
-/**
- * The check of the start, for those that only read.
- *
- * @throws UnfitDatabase where the start would refuse the database
- */
+/** The check of the start, for those that only read. @throws UnfitDatabase where the start would refuse the database */
 export async function refuseUnfit({ engine, read }: ReadDatabase): Promise<void> {
   if (engine === 'postgres') await refuseUnfinished(read);
   await refuseDifference(read, engine);

@@ -129,11 +129,7 @@ function isInside(address: Address, networks: readonly Network[]): boolean {
   });
 }
 
-/**
- * Finds the addresses of a host name, those to try first first.
- *
- * @throws where there are none or there was no answer
- */
+/** Finds the addresses of a host name, those to try first first. @throws where there are none or there was no answer */
 export type ResolveHost = (hostname: string) => Promise<readonly string[]>;
 
 /**

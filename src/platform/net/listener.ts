@@ -257,11 +257,7 @@ export class Wire {
     }
   }
 
-  /**
-   * Waits this many milliseconds.
-   *
-   * @returns whether the client sent nothing meanwhile
-   */
+  /** Waits this many milliseconds. @returns whether the client sent nothing meanwhile */
   async pause(milliseconds: number): Promise<boolean> {
     const timer = setTimeout(this.#onEvent, milliseconds);
     await this.#change();

@@ -5,11 +5,7 @@
 import { databaseTime } from './clock.ts';
 import { type LeaseOptions, take } from './lead.ts';
 
-/**
- * Notes that a node lacks something, until a lease from now on.
- *
- * @returns the ids of all nodes that lack it
- */
+/** Notes that a node lacks something, until a lease from now on. @returns the ids of all nodes that lack it */
 export async function noteLack({
   database,
   name: thing,

@@ -94,11 +94,7 @@ export interface Nodes {
   leave(): Promise<void>;
 }
 
-/**
- * Adds this process to the list of the nodes.
- *
- * @throws NodeRefused where it differs from a node that runs
- */
+/** Adds this process to the list of the nodes. @throws NodeRefused where it differs from a node that runs */
 export async function joinNodes(options: NodesOptions): Promise<Nodes> {
   if (options.database.engine === 'sqlite') return new OnlyNode(options.facts);
   const node = new Node(options);

@@ -196,11 +196,7 @@ export class Redis {
     await this.#running;
   }
 
-  /**
-   * Runs a command.
-   *
-   * @throws RedisAway where there is no answer in time, ErrorReply where the answer is an error
-   */
+  /** Runs a command. @throws RedisAway where there is no answer in time, ErrorReply where the answer is an error */
   async ask<Value>(command: (client: RedisClient) => Promise<Value>): Promise<Value> {
     const client = this.#client;
     if (!client || this.#isSlow) throw new RedisAway('Redis does not answer');

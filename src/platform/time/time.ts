@@ -58,11 +58,7 @@ export class Outage<Failure = unknown> {
 export interface RepeatOptions {
   /** Milliseconds between the end of one run and the begin of the next. */
   readonly everyMs: number;
-  /**
-   * Rejects only where there is an `outage`.
-   *
-   * @param signal aborted by {@link Repeat.stop}
-   */
+  /** Rejects only where there is an `outage`. @param signal aborted by {@link Repeat.stop} */
   readonly task: (signal: AbortSignal) => Promise<unknown>;
   /** Told how each run ends. */
   readonly outage?: Outage;

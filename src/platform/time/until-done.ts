@@ -21,11 +21,7 @@ export interface Sum extends Done {
   readonly skipped: Readonly<Record<string, number>>;
 }
 
-/**
- * Calls until all is done.
- *
- * @param goesOn called after each call with what has been done so far; false ends it
- */
+/** Calls until all is done. @param goesOn called after each call with what has been done so far; false ends it */
 export async function untilDone<Next = string>(
   call: (next: Next | undefined) => Promise<Step<Next>>,
   goesOn: (soFar: Sum) => boolean = () => true,

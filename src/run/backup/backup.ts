@@ -74,11 +74,7 @@ export interface BackupOptions {
   readonly onProgress: (text: string) => void;
 }
 
-/**
- * Makes a backup.
- *
- * @throws BackupFailed, StoreUnavailable, the file system's error
- */
+/** Makes a backup. @throws BackupFailed, StoreUnavailable, the file system's error */
 export async function makeBackup(options: BackupOptions): Promise<Manifest> {
   const { database, source, store, target } = options;
   await refuseUnfit(database).catch((error: unknown) => {

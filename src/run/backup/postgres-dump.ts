@@ -27,11 +27,7 @@ export async function dumpPostgres(
   );
 }
 
-/**
- * Restores a dump into an empty database: all of it, or nothing.
- *
- * @throws BackupFailed
- */
+/** Restores a dump into an empty database: all of it, or nothing. @throws BackupFailed */
 export async function restorePostgres(urls: readonly string[], dump: string): Promise<void> {
   const { url, env } = libpqOf(urls);
   const wholly = ['--no-owner', '--no-privileges', '--exit-on-error', '--single-transaction'];

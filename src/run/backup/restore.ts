@@ -57,11 +57,7 @@ export interface RestoreOptions extends VerifyOptions {
   readonly urls: readonly string[] | undefined;
 }
 
-/**
- * Restores a backup.
- *
- * @throws BackupFailed, StoreUnavailable, the file system's error
- */
+/** Restores a backup. @throws BackupFailed, StoreUnavailable, the file system's error */
 export async function restoreBackup(options: RestoreOptions): Promise<Manifest> {
   const { urls, dataDir } = options;
   // The whole backup is read next, which may take an hour. On PostgreSQL the folder may be that of a restore which only
@@ -177,11 +173,7 @@ async function checkTarget({ urls, bucket }: RestoreOptions, manifest: Manifest)
   }
 }
 
-/**
- * Marks DATA_DIR, and removes from it what an earlier restore left.
- *
- * @returns releases the folder
- */
+/** Marks DATA_DIR, and removes from it what an earlier restore left. @returns releases the folder */
 async function takeFolder(dataDir: string): Promise<() => void> {
   const names = await refuseFolder(dataDir);
   await ensureFolder(dataDir);
@@ -194,11 +186,7 @@ async function takeFolder(dataDir: string): Promise<() => void> {
   return unlock;
 }
 
-/**
- * Writes nothing.
- *
- * @throws BackupFailed where DATA_DIR cannot be made or written to, or lies in the backup
- */
+/** Writes nothing. @throws BackupFailed where DATA_DIR cannot be made or written to, or lies in the backup */
 async function refuseUnusable({ folder, dataDir }: RestoreOptions): Promise<void> {
   if (`${dataDir}/`.startsWith(`${folder}/`)) {
     throw new BackupFailed(

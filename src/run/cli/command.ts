@@ -19,11 +19,7 @@ export interface CommandParts {
     logger: Logger,
     isMove?: boolean,
   ): Promise<{ readonly database: Database; close(): Promise<void> }>;
-  /**
-   * Signs in to the mail server of MAILSTORE_URL, for one of these accounts.
-   *
-   * @returns why it refuses the login
-   */
+  /** Signs in to the mail server of MAILSTORE_URL, for one of these accounts. @returns why it refuses the login */
   logInToMailServer(config: Config, addresses: readonly string[]): Promise<string | undefined>;
   /** Runs the service until a signal ends the process. */
   serve(): Promise<void>;

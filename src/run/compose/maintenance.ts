@@ -163,11 +163,7 @@ export class Maintenance {
     while (!signal.aborted && (await purgeStep(this.#options))) await pause(PAUSE_MS);
   }
 
-  /**
-   * Repeats a step until it has nothing left to do.
-   *
-   * @param step returns how many it removed
-   */
+  /** Repeats a step until it has nothing left to do. @param step returns how many it removed */
   async #repeatStep(signal: AbortSignal, step: () => Promise<number>): Promise<number> {
     let sum = 0;
     while (!signal.aborted) {

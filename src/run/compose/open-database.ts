@@ -24,9 +24,7 @@ import {
 import { DATABASE_FILE } from './parts.ts';
 import { type Freezes, watchFreezes } from './watch-freezes.ts';
 
-/**
- * Called when the data cannot be stored any more: the reason in one line, and the error where there was one.
- */
+/** Called when the data cannot be stored any more: the reason in one line, and the error where there was one. */
 export type OnLost = (line: string, error?: Error) => void;
 
 /** Registers what undoes a step; it runs at the stop, or when a later step fails. */

@@ -15,11 +15,7 @@ export class ConfigError extends Error {
   }
 }
 
-/**
- * One line of a {@link ConfigError}.
- *
- * @param found what was there instead, as the end of "got ..."
- */
+/** One line of a {@link ConfigError}. @param found what was there instead, as the end of "got ..." */
 export function problemLine(key: string, expected: string, found: string): string {
   return `${key}: expected ${expected}, got ${found}`;
 }

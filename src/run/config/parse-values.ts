@@ -74,9 +74,7 @@ export const color: Parse<string> = (text) =>
 export const filePath: Parse<string> = (text) =>
   /[\0\r\n]|-----BEGIN/.test(text) ? unfit('a path', 'a text that is no path') : fit(text);
 
-/**
- * Comma-separated values of a secret: the first signs, all of them verify. A refusal never contains any of them.
- */
+/** Comma-separated values of a secret: the first signs, all of them verify. A refusal never contains any of them. */
 export function secretTexts(fewest: number): Parse<SigningKeys> {
   return (text) => {
     const values = splitList(text);

@@ -277,11 +277,7 @@ async function storing<Result>(dataDir: string, write: () => Promise<Result>): P
   }
 }
 
-/**
- * The secrets in a text of a {@link SecretStore}.
- *
- * @throws ConfigError where they are not readable
- */
+/** The secrets in a text of a {@link SecretStore}. @throws ConfigError where they are not readable */
 export function parseSecrets(text: string, location: string): Secrets {
   return completeSecrets(parseMembers(text, location), location);
 }

@@ -186,11 +186,7 @@ export function showSettings(lookup: Lookup): ShownSetting[] {
 /** Finds the text of a key; undefined or blank where the key is absent. */
 export type Lookup = (key: string) => string | undefined;
 
-/**
- * Reads every key.
- *
- * @throws ConfigError with one line for each invalid key
- */
+/** Reads every key. @throws ConfigError with one line for each invalid key */
 export function readSettings(lookup: Lookup): Values {
   // Compose files and copied templates write "not set" as a blank value.
   const given = (key: string) => lookup(key)?.trim() || undefined;

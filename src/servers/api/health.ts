@@ -25,11 +25,7 @@ const Readiness = Type.Object(
   { title: 'Readiness' },
 );
 
-/**
- * `GET /healthz` and `GET /readyz`.
- *
- * @param checks by the name of their part, which is in the answer and the log
- */
+/** `GET /healthz` and `GET /readyz`. @param checks by the name of their part, which is in the answer and the log */
 export function healthRoutes(
   checks: Readonly<Record<string, ReadinessCheck>>,
   log: Pick<Logger, 'info' | 'warn'>,

@@ -208,11 +208,7 @@ function syncOf({ mailbox, since = {}, fields }: SetBody): SyncRequest {
   return { mailbox, ...givenState(since), ...(fields && { fields }) };
 }
 
-/**
- * Refuses an invalid `since`, before anything is changed.
- *
- * @throws Refusal invalid_request
- */
+/** Refuses an invalid `since`, before anything is changed. @throws Refusal invalid_request */
 function checkSince(mailstore: Mailstore, body: SetBody): void {
   try {
     mailstore.checkSync(syncOf(body));

@@ -15,11 +15,7 @@ import type { Api } from './route-tools.ts';
 
 export const KEY_MAX = 255;
 
-/**
- * The header field of a request that can be repeated.
- *
- * @param kept for how long it gets the same answer
- */
+/** The header field of a request that can be repeated. @param kept for how long it gets the same answer */
 export function keyHeaders(kept = 'for 24 hours') {
   const description = `A key of your choice. The same request with the same key is carried out once, and gets the same answer ${kept}.`;
   const key = Type.String({ description, examples: ['order-4711'] });

@@ -31,11 +31,7 @@ export interface Program {
 /** Milliseconds for the server to answer what a program sent before it ended its side. */
 const LAST_ANSWERS = 5_000;
 
-/**
- * Passes on what either side sends, until one of them ends. Never rejects.
- *
- * @returns what the program got
- */
+/** Passes on what either side sends, until one of them ends. Never rejects. @returns what the program got */
 export async function passOn(program: Program, server: OpenedAccount): Promise<SentLines> {
   const { wire } = program;
   const mayCompress = /\bCOMPRESS=/i.test(server.capabilities);

@@ -249,11 +249,7 @@ export interface Forest {
   readonly messages: readonly number[];
 }
 
-/**
- * Writes threads as THREAD answers them: `(3 6 (4 23)(44 7 96))`.
- *
- * @param nameOf the number of a message
- */
+/** Writes threads as THREAD answers them: `(3 6 (4 23)(44 7 96))`. @param nameOf the number of a message */
 export function* writeForest(
   { roots, first, next, messages }: Forest,
   nameOf: (message: number) => number,

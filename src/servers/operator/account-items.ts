@@ -69,11 +69,7 @@ export interface AccountRouteParts extends AccountOrderParts {
   readonly countsMail: boolean;
 }
 
-/**
- * The items for accounts, with their contents.
- *
- * @param at when their last 24 hours end
- */
+/** The items for accounts, with their contents. @param at when their last 24 hours end */
 export async function writeAccounts(
   { database, countsMail, quotaBytes }: AccountRouteParts,
   accounts: readonly OperatedAccount[],

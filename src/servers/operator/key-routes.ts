@@ -72,11 +72,7 @@ function writeKey(key: Key, now: EpochMs) {
   return write({ ...key, readOnly: key.isReadOnly, status: statusOf(key, now) });
 }
 
-/**
- * The routes that list, make and revoke keys.
- *
- * @param now the clock that all nodes share
- */
+/** The routes that list, make and revoke keys. @param now the clock that all nodes share */
 export function keyRoutes(
   keys: Pick<NamedKeys, 'list' | 'create' | 'revoke'>,
   now: () => EpochMs,

@@ -150,9 +150,7 @@ const closingFor = {
   password_reset: closings.unauthorized,
 } satisfies Record<AccessChange['reason'], unknown>;
 
-/**
- * The connections of one account, on one subscription: a change is encoded once for all of them.
- */
+/** The connections of one account, on one subscription: a change is encoded once for all of them. */
 export class AccountFeed {
   /** Open ones, and those that are closing. */
   readonly connections = new Set<Connection>();

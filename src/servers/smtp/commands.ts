@@ -38,9 +38,7 @@ function fault(text: string, isFatal: boolean): LineFault {
 const TOO_LONG = fault('The line is too long', false);
 const BAD_CHARACTERS = fault('The line has characters that no command has', false);
 const ENDLESS = fault('The line does not end', true);
-/**
- * Fatal: the two sides disagree about where lines end, and so about what is a command and what follows it.
- */
+/** Fatal: the two sides disagree about where lines end, and so about what is a command and what follows it. */
 const BARE_LF = fault('A line ends with CRLF, not with LF', true);
 
 /**

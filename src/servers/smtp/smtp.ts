@@ -127,11 +127,7 @@ interface StagingHolder {
   readonly group: string | undefined;
 }
 
-/**
- * Starts a listener.
- *
- * @throws the error of the socket, e.g. with `code: 'EADDRINUSE'` where the port is in use
- */
+/** Starts a listener. @throws the error of the socket, e.g. with `code: 'EADDRINUSE'` where the port is in use */
 export async function startSmtp(options: SmtpOptions): Promise<SmtpListener> {
   const listener = new SmtpListener(options);
   await listener.listen(options.port, options.host);

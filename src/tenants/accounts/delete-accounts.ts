@@ -38,11 +38,7 @@ export async function deleteAccounts(
   await retireAddresses(tx, addresses, now);
 }
 
-/**
- * Deletes some accounts of a deleted domain.
- *
- * @returns their ids; empty where the domain has no account left
- */
+/** Deletes some accounts of a deleted domain. @returns their ids; empty where the domain has no account left */
 export function deleteSomeOfDomain(
   database: Database,
   domainId: number,

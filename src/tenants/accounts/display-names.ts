@@ -10,11 +10,7 @@ export function checkDisplayName(text: string): string {
   return checkShownName('display_name', text);
 }
 
-/**
- * Checks a name that is shown to people.
- *
- * @throws Refusal invalid_request for `field`
- */
+/** Checks a name that is shown to people. @throws Refusal invalid_request for `field` */
 export function checkShownName(field: string, text: string): string {
   checkText(field, text, NAME_MAX);
   if (/\p{Cc}/u.test(text)) throw invalidField(field, 'must not hold control characters');

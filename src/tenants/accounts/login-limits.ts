@@ -55,11 +55,7 @@ export class LoginLimits {
     this.#ofStrangers = openLimit({ name: 'login-strangers', most: 100, seconds });
   }
 
-  /**
-   * Decides whether the password of an attempt is checked.
-   *
-   * @throws Refusal rate_limited
-   */
+  /** Decides whether the password of an attempt is checked. @throws Refusal rate_limited */
   async admit({ name, accountId, ip }: LoginAttempt): Promise<AdmittedLogin> {
     const client = clientKey(ip);
     const pair = `${client} ${name}`;

@@ -58,11 +58,7 @@ export class PasswordLogins {
     this.#known = new KnownPasswords(options.now);
   }
 
-  /**
-   * The account of an address and its own password.
-   *
-   * @throws Refusal unauthorized, rate_limited, unavailable
-   */
+  /** The account of an address and its own password. @throws Refusal unauthorized, rate_limited, unavailable */
   identify(given: GivenPassword): Promise<Credentials> {
     return this.#counted(async () => this.#verify(given, await this.#find(given.address), 'http'));
   }

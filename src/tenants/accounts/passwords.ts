@@ -90,11 +90,7 @@ class Line {
 const logins = new Line(LOGINS_AT_ONCE);
 const settings = new Line(SETTINGS_AT_ONCE);
 
-/**
- * Checks a new password.
- *
- * @throws Refusal invalid_request for `password`
- */
+/** Checks a new password. @throws Refusal invalid_request for `password` */
 export function checkPassword(password: string): void {
   if (Buffer.byteLength(password) > PASSWORD_MAX_BYTES) {
     throw invalidField('password', `must have at most ${PASSWORD_MAX_BYTES} bytes`);

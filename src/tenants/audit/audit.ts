@@ -66,11 +66,7 @@ export async function recordProgress(
   return id;
 }
 
-/**
- * Lists entries, the newest first.
- *
- * @param page.target only entries about this name
- */
+/** Lists entries, the newest first. @param page.target only entries about this name */
 export async function listAudit(
   queries: Queries,
   { target, ...page }: NewestPage & { readonly target?: string | undefined },

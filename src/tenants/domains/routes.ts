@@ -147,9 +147,7 @@ function previousSecret(before: Row<'routes'>, secret: string | null, now: numbe
   };
 }
 
-/**
- * The secrets that sign a webhook to a URL, the newest first; empty where the route has another URL by now.
- */
+/** The secrets that sign a webhook to a URL, the newest first; empty where the route has another URL by now. */
 export async function findWebhookSecrets(
   queries: Queries,
   {

@@ -32,11 +32,7 @@ const sendingState = new PreparedQuery(({ domainId }: { domainId: number }, quer
     .where('key_state', 'is', null),
 );
 
-/**
- * Why mail of a claim must not be sent.
- *
- * @returns the end of "<domain> ...", or undefined where its mail may be sent
- */
+/** Why mail of a claim must not be sent. @returns the end of "<domain> ...", or undefined where its mail may be sent */
 export async function findSendingObstacle(
   queries: Queries,
   domainId: number,

@@ -120,9 +120,7 @@ export class NamedKeys {
     return key;
   }
 
-  /**
-   * Lists keys, the newest first, also those that were revoked.
-   */
+  /** Lists keys, the newest first, also those that were revoked. */
   async list(page: NewestPage): Promise<Key[]> {
     const all = this.#options.database.read.selectFrom('api_keys').selectAll();
     return (await newestFirst(all, page).execute()).map(toKey);

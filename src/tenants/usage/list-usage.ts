@@ -157,11 +157,7 @@ export async function measureSome(
 /** Rows that are removed in one transaction. */
 const ROWS_AT_A_TIME = 500;
 
-/**
- * Removes some rows from before a day.
- *
- * @returns how many; 0 where none is left
- */
+/** Removes some rows from before a day. @returns how many; 0 where none is left */
 export async function pruneUsage(tx: Queries, before: number): Promise<number> {
   const { numAffectedRows } =
     await sql`delete from usage_days where day < ${before} and account_id in (

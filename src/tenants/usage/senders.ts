@@ -171,11 +171,7 @@ async function findBouncing(queries: Queries, now: number, { day, bounced }: Odd
 /** Rows that are removed in one transaction. */
 const ROWS_AT_A_TIME = 500;
 
-/**
- * Removes some hours that are over for too long.
- *
- * @returns how many rows; 0 where none is left
- */
+/** Removes some hours that are over for too long. @returns how many rows; 0 where none is left */
 export async function pruneHours(tx: Queries, now: number): Promise<number> {
   const before = now - HOURS_KEPT * HOUR_MS;
   const { numAffectedRows } = await sql`delete from usage_hours

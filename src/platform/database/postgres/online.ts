@@ -134,11 +134,7 @@ export async function findUnfinished<T>(kysely: Kysely<T>, later: Later): Promis
   };
 }
 
-/**
- * Does the rest of the work.
- *
- * @param isEmpty whether the database is new: then there is nobody to wait for
- */
+/** Does the rest of the work. @param isEmpty whether the database is new: then there is nobody to wait for */
 export async function finish<T>(
   kysely: Kysely<T>,
   left: Later,

@@ -42,11 +42,7 @@ const ATTEMPTS_MAX = 5;
  */
 const timeline = sql<number>`('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint`;
 
-/**
- * Opens a PostgreSQL database and migrates its schema.
- *
- * @throws UnfitDatabase
- */
+/** Opens a PostgreSQL database and migrates its schema. @throws UnfitDatabase */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const { url, poolSize = 20, timeoutMs = 8_000, onBroken } = options;
   const urls = typeof url === 'string' ? [url] : url;

@@ -235,9 +235,7 @@ const KEPT_MS = 60_000;
 /** SPF records are evaluated for each address; no operator has more mail hosts behind one name. */
 const ADDRESSES_MAX = 16;
 
-/**
- * Finds the A and AAAA addresses of our host, and caches them for a minute.
- */
+/** Finds the A and AAAA addresses of our host, and caches them for a minute. */
 export function createOurServers(
   dns: DnsLookup,
   hostname: string,
