@@ -22,19 +22,8 @@ const accountList: List = {
     q: 'beginning of the address',
     sort: 'address, or such as -sent_24h (most first), -bounced_24h, -waiting, -quota_used, -last_login_at',
   },
-  columns: [
-    'id',
-    'address',
-    'user_id',
-    'status',
-    'sent_24h',
-    'bounced_24h',
-    'received_24h',
-    'waiting',
-    'bytes',
-    'quota_bytes',
-    'last_login_at',
-  ],
+  columns:
+    'id address user_id status sent_24h bounced_24h received_24h waiting bytes quota_bytes last_login_at',
 };
 
 export function accountsCommand(): Command {

@@ -149,18 +149,8 @@ export const domainList: List = {
     user_id: 'of one user',
     q: 'beginning of the name',
   },
-  columns: [
-    'domain',
-    'user_id',
-    'status',
-    'suspended',
-    'can_send',
-    'records_failed',
-    'forward_mode',
-    'accounts',
-    'messages',
-    'bytes',
-  ],
+  columns:
+    'domain user_id status suspended can_send records_failed forward_mode accounts messages bytes',
 };
 
 type ShownRecord = Omit<OperatedDomainDetails['dns'][number], 'id'>;

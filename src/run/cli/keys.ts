@@ -25,17 +25,7 @@ export function keysCommand(): Command {
     path: 'keys',
     filters: {},
     description: 'API keys that operators made, newest first',
-    columns: [
-      'id',
-      'name',
-      'status',
-      'scope',
-      'user_id',
-      'organization_id',
-      'read_only',
-      'last_used_at',
-      'expires_at',
-    ],
+    columns: 'id name status scope user_id organization_id read_only last_used_at expires_at',
   });
   const create = onService(new Command('create'))
     .description('makes an API key, and shows it once')

@@ -21,8 +21,8 @@ export interface List {
   readonly filters: Readonly<Record<string, string>>;
   /** Parameters that it always has. */
   readonly fixed?: Readonly<Record<string, string>>;
-  /** The shown members of an item, by name (`counts.pending`). */
-  readonly columns: readonly string[];
+  /** The shown members of an item, by name (`counts.pending`), with spaces between. */
+  readonly columns: string;
 }
 
 /** The options of {@link onService}, and those of the command itself. */
@@ -97,11 +97,12 @@ async function showList(list: List, given: ServiceArguments): Promise<void> {
     show(`${items.length} items`);
   }
   show();
-  const rows = items.map((item) => list.columns.map((column) => cellOf(item, column)));
   const more =
     cursor === undefined ? '' : `\nThere are more items: use --all or --cursor ${cursor}`;
   const text =
-    items.length === 0 ? `No items found.${more}` : `${table(list.columns, rows)}${more}`;
+    items.length === 0
+      ? `No items found.${more}`
+      : `${tableOf(items, list.columns.split(' '))}${more}`;
   report(given.json, { ok: true, items, ...(cursor && { cursor }) }, text);
 }
 
@@ -152,8 +153,10 @@ function isList(value: unknown): boolean {
   return Array.isArray(value) && value.length > 0 && value.every(isItem);
 }
 
-function tableOf(items: readonly Item[]): string {
-  const columns = [...new Set(items.flatMap((item) => Object.keys(item)))];
+function tableOf(
+  items: readonly Item[],
+  columns = [...new Set(items.flatMap((item) => Object.keys(item)))],
+): string {
   return table(
     columns,
     items.map((item) => columns.map((column) => cellOf(item, column))),

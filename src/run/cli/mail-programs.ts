@@ -60,18 +60,7 @@ export function imapSessionsCommand(): Command {
     path: 'imap-sessions',
     description: 'open sessions of mail programs on all nodes, the newest login first',
     filters: { account_id: 'of one account' },
-    columns: [
-      'id',
-      'address',
-      'client',
-      'program',
-      'since',
-      'mailbox',
-      'last_command',
-      'last_command_at',
-      'bytes_out',
-      'node',
-    ],
+    columns: 'id address client program since mailbox last_command last_command_at bytes_out node',
   });
   const end = onService(new Command('end'))
     .description('ends a session at once; its program may log in again')

@@ -31,7 +31,7 @@ export function messagesCommand(): Command {
       until: 'ISO 8601',
       ...Object.fromEntries(opposites),
     },
-    columns: ['at', 'status', 'sender', 'recipients', 'next_attempt_at', 'reason', 'id'],
+    columns: 'at status sender recipients next_attempt_at reason id',
   });
   return list.enablePositionalOptions().addCommand(showMessage());
 }

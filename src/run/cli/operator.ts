@@ -21,17 +21,7 @@ export function usageCommand(): Command {
       to: 'last day',
       by: 'domain, account or user',
     },
-    columns: [
-      'day',
-      'user_id',
-      'domain',
-      'address',
-      'messages_in',
-      'bytes_in',
-      'messages_out',
-      'bytes_out',
-      'stored_bytes',
-    ],
+    columns: 'day user_id domain address messages_in bytes_in messages_out bytes_out stored_bytes',
   });
 }
 
@@ -63,7 +53,7 @@ export function auditCommand(): Command {
     description: 'who did what with which key',
     path: 'audit',
     filters: { target: 'what it was done to, as the list names it' },
-    columns: ['at', 'actor', 'action', 'target', 'counts', 'node'],
+    columns: 'at actor action target counts node',
   });
 }
 
@@ -84,14 +74,12 @@ export function blocksCommand(): Command {
         path: 'blocks',
         filters: {},
         description: 'blocked senders, newest first',
-        columns: ['id', 'kind', 'value', 'note', 'created_at'],
+        columns: 'id kind value note created_at',
       }),
     )
     .addCommand(add)
     .addCommand(change('delete', 'blocks/delete', 'accepts the mail of a sender again'));
 }
-
-const traceColumns = ['at', 'event', 'sender', 'recipient', 'status', 'detail', 'node', 'id'];
 
 export function traceCommand(): Command {
   const list = listCommand({
@@ -106,7 +94,7 @@ export function traceCommand(): Command {
       since: 'ISO 8601',
       until: 'ISO 8601',
     },
-    columns: traceColumns,
+    columns: 'at event sender recipient status detail node id',
   });
   return list.enablePositionalOptions().addCommand(showTrace());
 }

@@ -38,18 +38,8 @@ const receivers: List = {
   path: 'queue/receivers',
   filters,
   description: 'receivers with what waits for them, the oldest first',
-  columns: [
-    'destination',
-    'kinds',
-    'counts.queued',
-    'counts.held',
-    'oldest_at',
-    'next_attempt_at',
-    'reason_count',
-    'reason',
-    'domains',
-    'last_success_at',
-  ],
+  columns:
+    'destination kinds counts.queued counts.held oldest_at next_attempt_at reason_count reason domains last_success_at',
 };
 
 const failed: List = {
@@ -58,16 +48,7 @@ const failed: List = {
   fixed: { status: 'failed' },
   filters: without(filters, 'status'),
   description: 'receivers at which deliveries failed in the last 30 days, the latest first',
-  columns: [
-    'destination',
-    'kinds',
-    'counts.failed',
-    'failed_at',
-    'reason_count',
-    'reason',
-    'domains',
-    'last_success_at',
-  ],
+  columns: 'destination kinds counts.failed failed_at reason_count reason domains last_success_at',
 };
 
 const deliveries: List = {
@@ -75,19 +56,8 @@ const deliveries: List = {
   path: 'queue/deliveries',
   filters,
   description: 'single deliveries',
-  columns: [
-    'id',
-    'status',
-    'kind',
-    'destination',
-    'url',
-    'domain',
-    'sender',
-    'recipient',
-    'attempts',
-    'next_attempt_at',
-    'last_error',
-  ],
+  columns:
+    'id status kind destination url domain sender recipient attempts next_attempt_at last_error',
 };
 
 export function queueCommand(): Command {
