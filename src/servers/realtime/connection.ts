@@ -1,11 +1,11 @@
 /**
  * One connected client: which messages it gets, and when its connection ends.
  *
- * There may be thousands, so a connection has no timer and no closure of its own, and keeps nothing of its request.
+ * There may be thousands, so a connection has no timer of its own, and keeps nothing of its request.
  */
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
-import { WebSocket } from 'ws';
+import type { WebSocket } from 'ws';
 import type {
   AccessChange,
   AccountChange,
@@ -38,17 +38,12 @@ const AS_TEXT = { binary: false };
 /** Beside each ping, for browsers, which hide pings: one to which none comes any more has lost the network. */
 const HEARTBEAT = encode({ type: 'heartbeat' });
 
-/** A socket with a reference to its connection, so that all sockets share the same listener functions. */
-export class ClientSocket extends WebSocket {
-  connection: Connection | undefined;
-}
-
 export class Connection {
   readonly id = randomUUID();
   readonly user: MailAccess;
-  /** Its place in the heartbeat. */
-  slot = 0;
-  readonly #socket: ClientSocket;
+  /** Of the heartbeat, since it came. */
+  ticks = 0;
+  readonly #socket: WebSocket;
   readonly #stream: Duplex;
   /**
    * Changes that cannot be sent now, the latest of each mailbox: hello comes first, and a client that reads too slowly
@@ -61,7 +56,7 @@ export class Connection {
   #beatsCongested = 0;
 
   /** @param stream that the socket writes to */
-  constructor(user: MailAccess, socket: ClientSocket, stream: Duplex) {
+  constructor(user: MailAccess, socket: WebSocket, stream: Duplex) {
     this.user = user;
     this.#socket = socket;
     this.#stream = stream;
@@ -287,60 +282,51 @@ function encode(message: object): Buffer {
   return Buffer.from(JSON.stringify(message));
 }
 
-const TICK_SECONDS = 1;
-
 /**
- * All connections, on one timer of about a second: each tick pings one share of the connections, so that the heartbeat
- * of thousands is no burst, and ends those whose token has expired. A token may be valid for years, which a timer of
- * its own could not count (2^31 ms at most).
+ * All connections, on one timer of about a second. Each is pinged some ticks after it came, so that the heartbeat of
+ * thousands is no burst, and is ended once its token has expired: a token may be valid for years, which a timer of its own
+ * could not count (2^31 ms at most).
  */
 export class Heartbeat {
-  readonly #slots: Set<Connection>[];
+  readonly #connections = new Set<Connection>();
+  readonly #ticks: number;
   readonly #tickMs: number;
   readonly #now: () => number;
   #timer: NodeJS.Timeout | undefined;
-  #current = 0;
-  #size = 0;
 
   /** @param seconds between two pings of the same connection */
   constructor(seconds: number, now: () => number) {
-    const slots = Math.max(1, Math.floor(seconds / TICK_SECONDS));
-    this.#slots = Array.from({ length: slots }, () => new Set());
-    this.#tickMs = (seconds / slots) * 1000;
+    this.#ticks = Math.max(1, Math.floor(seconds));
+    this.#tickMs = (seconds / this.#ticks) * 1000;
     this.#now = now;
   }
 
   get size(): number {
-    return this.#size;
+    return this.#connections.size;
   }
 
-  /** The first ping comes after one whole heartbeat. */
   add(connection: Connection): void {
-    connection.slot = this.#current;
-    this.#slots[this.#current]?.add(connection);
-    this.#size++;
+    this.#connections.add(connection);
     // The timer must not keep the process running; the server's socket does.
     this.#timer ??= setInterval(() => this.#tick(), this.#tickMs).unref();
   }
 
   remove(connection: Connection): void {
-    if (!this.#slots[connection.slot]?.delete(connection)) return;
-    this.#size--;
-    if (this.#size > 0) return;
+    this.#connections.delete(connection);
+    if (this.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
   }
 
-  *[Symbol.iterator](): Generator<Connection> {
-    for (const slot of this.#slots) yield* slot;
+  [Symbol.iterator](): Iterator<Connection> {
+    return this.#connections.values();
   }
 
   #tick(): void {
-    this.#current = (this.#current + 1) % this.#slots.length;
-    for (const connection of this.#slots[this.#current] ?? []) connection.beat();
     const now = this.#now();
-    for (const connection of this) {
+    for (const connection of this.#connections) {
       if (connection.user.expiresAt <= now) connection.end(closings.expired);
+      else if (++connection.ticks % this.#ticks === 0) connection.beat();
     }
   }
 }

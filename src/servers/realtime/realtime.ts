@@ -24,7 +24,6 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import {
   AccountFeed,
-  ClientSocket,
   Connection,
   closings,
   encodeHello,
@@ -76,8 +75,6 @@ const DRAIN_STEP_MS = 50;
 /** How long a client may take to answer a close frame. */
 const CLOSING_MS = 10_000;
 
-type SocketServer = InstanceType<typeof WebSocketServer<typeof ClientSocket>>;
-
 /** The most connections of one account; the next one is refused with 429. */
 const PER_ACCOUNT = 20;
 
@@ -86,7 +83,7 @@ export class Realtime {
   readonly #options: RealtimeOptions;
   readonly #now: () => number;
   readonly #limits: typeof LIMITS;
-  readonly #server: SocketServer;
+  readonly #server: WebSocketServer;
   readonly #heartbeat: Heartbeat;
   readonly #feeds = new Map<number, AccountFeed>();
   /** Sockets that are not WebSockets: not yet, or refused and about to close. */
@@ -105,7 +102,6 @@ export class Realtime {
       clientTracking: false,
       perMessageDeflate: false,
       closeTimeout: CLOSING_MS,
-      WebSocket: ClientSocket,
       handleProtocols: selectProtocol,
       ...frameLimits,
     };
@@ -249,11 +245,14 @@ export class Realtime {
     this.#options.shared?.slots.give(slotOf(user), 1);
   }
 
-  #connect(user: MailAccess, client: ClientSocket, stream: Duplex): Connection {
+  #connect(user: MailAccess, client: WebSocket, stream: Duplex): Connection {
     const connection = new Connection(user, client, stream);
-    client.connection = connection;
-    client.on('close', this.#onClose).on('error', ignore);
-    client.on('pong', onPong).on('message', onMessage);
+    client.on('close', () => this.#disconnect(connection)).on('error', ignore);
+    client.on('pong', () => connection.answered());
+    client.on('message', (_message, isBinary) => {
+      // RFC 6455 section 7.4.1: 1003 is for a kind of message that is not accepted.
+      if (isBinary) connection.end(closings.binary);
+    });
     let feed = this.#feeds.get(user.accountId);
     if (!feed) {
       feed = new AccountFeed(user.accountId, this.#options.changes);
@@ -301,11 +300,11 @@ export class Realtime {
     }
   }
 
-  /** One function for all sockets; `this` is the socket. */
-  readonly #onClose = makeCloseListener((connection) => {
+  #disconnect(connection: Connection): void {
+    const { user } = connection;
     this.#heartbeat.remove(connection);
-    this.#giveSlot(connection.user);
-    const { accountId } = connection.user;
+    this.#giveSlot(user);
+    const { accountId } = user;
     const feed = this.#feeds.get(accountId);
     feed?.connections.delete(connection);
     if (feed?.connections.size === 0) {
@@ -313,7 +312,7 @@ export class Realtime {
       this.#feeds.delete(accountId);
     }
     this.#settle();
-  });
+  }
 
   #forget(socket: Duplex): void {
     this.#handshakes.delete(socket);
@@ -329,26 +328,6 @@ export class Realtime {
 /** The name under which the connections of an account are counted. */
 function slotOf({ accountId }: MailAccess): string {
   return `sockets:${accountId}`;
-}
-
-function makeCloseListener(left: (connection: Connection) => void) {
-  return function onClose(this: WebSocket): void {
-    const connection = connectionOf(this);
-    if (connection) left(connection);
-  };
-}
-
-function onPong(this: WebSocket): void {
-  connectionOf(this)?.answered();
-}
-
-function onMessage(this: WebSocket, _message: unknown, isBinary: boolean): void {
-  // RFC 6455 section 7.4.1: 1003 is for a kind of message that is not accepted.
-  if (isBinary) connectionOf(this)?.end(closings.binary);
-}
-
-function connectionOf(socket: WebSocket): Connection | undefined {
-  return socket instanceof ClientSocket ? socket.connection : undefined;
 }
 
 /** The library closes the connection itself; the error is the client's. */
