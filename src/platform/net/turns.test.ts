@@ -57,6 +57,17 @@ void suite('turns', () => {
     assert.equal(turns.tasksOf('acme.test'), 0);
   });
 
+  void test('a task counts for all of its parties, also while it waits for one of them', async () => {
+    const { turns, run, hold, end } = openTurns(3);
+    const held = hold('a', 1);
+    const waiting = [run('b', 1), run('c', 1)];
+    assert.equal(turns.tasksOf('account 1'), 3);
+    assert.equal(turns.tasksOf('acme.test'), 3);
+    end('a');
+    await Promise.all([held, ...waiting]);
+    assert.equal(turns.tasksOf('acme.test'), 0);
+  });
+
   void test('an aborted wait ends, and its task never runs', async () => {
     const { begun, run, hold, end } = openTurns(2);
     const reason = new Error('given up');
