@@ -84,7 +84,7 @@ export interface MailReceiverOptions extends LocalDeliveryOptions, StagingOption
   readonly usage: Pick<Usage, 'count'>;
   readonly log: DeliveryLog;
   /** Where operators find what became of each message. */
-  readonly trace?: Pick<Trace, 'write' | 'rowsOf'> | undefined;
+  readonly trace?: Pick<Trace, 'isOn' | 'write' | 'rowsOf'> | undefined;
   /** Reads bounces of messages that accounts sent. */
   readonly readReport?: ReadReport | undefined;
   readonly metrics?: ReceiverMetrics;

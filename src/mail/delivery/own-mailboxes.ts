@@ -186,7 +186,7 @@ export interface OneStatementOptions {
   readonly database: Pick<Database, 'read' | 'timeline' | 'atOnce' | 'notices'>;
   readonly now?: () => EpochMs;
   readonly bodies: Pick<Bodies, 'rowOf'>;
-  readonly trace?: Pick<Trace, 'rowsOf'> | undefined;
+  readonly trace?: Pick<Trace, 'isOn' | 'rowsOf'> | undefined;
 }
 
 const RECEIVED = 'message.received' satisfies EventType;
@@ -212,14 +212,12 @@ type Stored = Advanced & { readonly userId: string | null };
 
 export class OneStatement {
   readonly #options: OneStatementOptions;
-  readonly #traced: PreparedQuery<Values, Stored>;
-  readonly #untraced: PreparedQuery<Values, Stored>;
+  readonly #query: PreparedQuery<Values, Stored>;
 
   constructor(options: OneStatementOptions) {
     this.#options = options;
-    const { database } = options;
-    this.#traced = new PreparedQuery((value) => statement(database, value, true));
-    this.#untraced = new PreparedQuery((value) => statement(database, value, false));
+    const { database, trace } = options;
+    this.#query = new PreparedQuery((value) => statement(database, value, trace?.isOn === true));
   }
 
   /** Accepts a plain message; undefined where it is none, or has no mailbox yet: then nothing was written. */
@@ -240,8 +238,7 @@ export class OneStatement {
     const told = eventData(receivedData(mail.envelope, target.user, texts));
     const kept = { ...rows[0], ...bodies.rowOf(mail.message.body), ...amounts, ...message };
     const values = { ...kept, told, toldAt: now(), ...queuedTerms(mail, message) };
-    const query = rows.length > 0 ? this.#traced : this.#untraced;
-    const mailbox = await query.first(database.atOnce, values as Values);
+    const mailbox = await this.#query.first(database.atOnce, values as Values);
     if (!mailbox) return undefined;
     return {
       refused: new Map(),

@@ -81,7 +81,7 @@ export interface OneSend {
 export interface OneStatementOptions {
   readonly database: Pick<Database, 'read' | 'timeline' | 'atOnce' | 'notices'>;
   readonly bodies: Pick<Bodies, 'rowOf'>;
-  readonly trace?: Pick<Trace, 'rowsOf'> | undefined;
+  readonly trace?: Pick<Trace, 'isOn' | 'rowsOf'> | undefined;
   /** Recipients that one account may write to in 24 hours; 0 for no limit. */
   readonly recipientsPerDay: number;
 }
@@ -92,14 +92,13 @@ type Stored = Advanced & { readonly userId: string | null };
 
 export class OneStatement {
   readonly #options: OneStatementOptions;
-  readonly #traced: PreparedQuery<Values, Stored>;
-  readonly #untraced: PreparedQuery<Values, Stored>;
+  readonly #query: PreparedQuery<Values, Stored>;
 
   constructor(options: OneStatementOptions) {
     this.#options = options;
-    const { database, recipientsPerDay: most } = options;
-    this.#traced = new PreparedQuery((value) => statement(database, value, most, true));
-    this.#untraced = new PreparedQuery((value) => statement(database, value, most, false));
+    const { database, recipientsPerDay: most, trace } = options;
+    const isTraced = trace?.isOn === true;
+    this.#query = new PreparedQuery((value) => statement(database, value, most, isTraced));
   }
 
   /** Accepts and delivers a message; undefined where it takes a transaction: then nothing was written. */
@@ -113,8 +112,7 @@ export class OneStatement {
     const [one, other] = send.counted.toSorted((a, b) => (a.accountId ?? 0) - (b.accountId ?? 0));
     if (!one || !other || one.accountId === other.accountId) return undefined;
     const { address, status, detail = null } = send.recipient;
-    const query = rows.length > 0 ? this.#traced : this.#untraced;
-    const [sent, received] = await query.all(database.atOnce, {
+    const [sent, received] = await this.#query.all(database.atOnce, {
       accountId,
       since: now - DAY_MS,
       payload: send.delivery.payload,

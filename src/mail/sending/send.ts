@@ -50,7 +50,7 @@ export interface SendingOptions
   readonly queue: AcceptOptions['queue'] & CancelOptions['queue'];
   /** Reads the answered message and attachments. */
   readonly mailstore: Pick<Mailstore, 'listMailboxes' | 'fetchMessage' | 'fetchPart'>;
-  readonly trace?: Pick<Trace, 'write' | 'rowsOf'> | undefined;
+  readonly trace?: Pick<Trace, 'isOn' | 'write' | 'rowsOf'> | undefined;
   /** Whether accounts may send. */
   readonly enabled: boolean;
   /** The most octets of a message. */
