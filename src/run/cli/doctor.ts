@@ -49,7 +49,7 @@ that domain, to check whether mail can be sent; it sends nothing. The exit code 
 export function doctorCommand(parts: CommandParts): Command {
   return new Command('doctor')
     .description(
-      'checks DNS, ports, certificate, clock, disk, permissions, database, Redis, bucket and mail server',
+      'checks DNS, ports, certificate, clock, disk, permissions, database, Redis, bucket, relay and mail server',
     )
     .option('--reach <domain>', 'tries whether the mail servers of a domain can be reached')
     .option('--json', 'prints the result as JSON')
