@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type OutgoingHttpHeaders } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createNetServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -40,9 +40,20 @@ async function bucketBehind(
     request.resume();
     request.once('end', () => response.writeHead(status, headers).end(text));
   });
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return bucketAt(t, await portOf(server), scheme);
+}
+
+async function portOf(server: Server): Promise<number> {
   await once(server.listen(0, '127.0.0.1'), 'listening');
+  return (server.address() as AddressInfo).port;
+}
+
+async function bucketAt(t: TestContext, port: number, scheme = 'http'): Promise<BodyBucket> {
   const folder = await mkdtemp(join(tmpdir(), 'postroom-bucket-'));
-  const { port } = server.address() as AddressInfo;
   const bucket = new BodyBucket({
     endpoint: `${scheme}://127.0.0.1:${port}`,
     bucket: 'mail',
@@ -53,8 +64,6 @@ async function bucketBehind(
   });
   t.after(async () => {
     bucket.close();
-    server.close();
-    server.closeAllConnections();
     await rm(folder, { recursive: true });
   });
   return bucket;
@@ -97,6 +106,17 @@ for (const status of [200, 404]) {
 test('an object counts as put where the answer names it, as every S3 server does', async (t) => {
   await put(await bucketBehind(t, 200, { etag: '"1"' }, ''));
   await assert.rejects(put(await bucketBehind(t, 200, {}, '')), StoreUnavailable);
+});
+
+test('a server that speaks another protocol refuses, and is told', async (t) => {
+  const server = createNetServer((socket) => socket.on('error', () => {}).end('220 mail.test\r\n'));
+  t.after(() => server.close());
+  const bucket = await bucketAt(t, await portOf(server));
+  await assert.rejects(bucket.readNote('store-id'), (error) => {
+    assert.ok(error instanceof StoreUnavailable);
+    assert.match(error.message, /\/mail is no S3 server, or does its URL begin with https:\?$/);
+    return error.isRefusal;
+  });
 });
 
 test('a server without TLS behind an https URL refuses, and is told', async (t) => {

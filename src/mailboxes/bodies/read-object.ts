@@ -152,6 +152,11 @@ export function unavailable(location: string, error: unknown): StoreUnavailable 
       true,
     );
   }
+  // The first octets of an answer are none of HTTP: another server, or one that expects TLS.
+  if (reason === 'HPE_INVALID_CONSTANT') {
+    const asked = location.startsWith('http:') ? ', or does its URL begin with https:?' : '';
+    return new StoreUnavailable(`${location} is no S3 server${asked}`, true);
+  }
   if (status === undefined) return new StoreUnavailable(`${location} does not answer (${reason})`);
   const isRefusal = status >= 300 && status < 500 && status !== 408 && status !== 429;
   return new StoreUnavailable(`${location} answered ${reason} (${status})`, isRefusal);

@@ -117,11 +117,21 @@ function isRefusal(error: unknown): error is ErrorReply {
   return error instanceof ErrorReply && REFUSALS.test(error.message);
 }
 
+/** The text of the library where the first octet of an answer is none of RESP. */
+const NO_ANSWER_OF_REDIS = /^Unknown RESP type /;
+/** The text of OpenSSL where the first octets of an answer are none of TLS. */
+const NO_TLS = /wrong version number/;
+
 /**
  * Makes a refusal a RedisRefuses without secrets: a server before version 6 repeats the arguments of the unknown
- * command HELLO, and the password is one of them.
+ * command HELLO, and the password is one of them. Whoever speaks another protocol refuses, too: that does not pass.
  */
 function plain(error: unknown): unknown {
+  const { message } = error instanceof Error ? error : { message: '' };
+  if (NO_ANSWER_OF_REDIS.test(message)) return new RedisRefuses('a server that is no Redis');
+  if (NO_TLS.test(message)) {
+    return new RedisRefuses('a server without TLS: does its URL begin with redis:?');
+  }
   if (!isRefusal(error)) return error;
   return new RedisRefuses(error.message.replace(/, with args beginning with: .*/s, ''));
 }
