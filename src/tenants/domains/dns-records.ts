@@ -1,6 +1,7 @@
 /** The records that the zone of a claim must have, its DKIM key included, and what is known of them. */
 import { generateKeyPair, randomInt } from 'node:crypto';
 import { promisify } from 'node:util';
+import pLimit from 'p-limit';
 import type { NewRow, Queries, Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
@@ -336,7 +337,7 @@ export interface NewDkimKey extends DkimKey {
   readonly txtValue: string;
 }
 
-let last: Promise<unknown> = Promise.resolve();
+const oneAtATime = pLimit(1);
 
 /**
  * Makes a key pair and a unique selector (50 random bits).
@@ -345,9 +346,7 @@ let last: Promise<unknown> = Promise.resolve();
  * need as well.
  */
 export function generateDkimKey(): Promise<NewDkimKey> {
-  const key = last.then(makeKey);
-  last = key.catch(() => undefined);
-  return key;
+  return oneAtATime(makeKey);
 }
 
 async function makeKey(): Promise<NewDkimKey> {
