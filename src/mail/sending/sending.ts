@@ -12,6 +12,7 @@ export { type Copies, EmbeddedCopies } from './copies.ts';
 export type { ComposeRequest, GivenAttachment, SendTimes } from './read-request.ts';
 export { type Receiver, topReceivers } from './receivers.ts';
 export { readReport } from './reports.ts';
+export { renewSends } from './restored-sends.ts';
 export { Sending } from './send.ts';
 export { type Accepted, deleteSendsOf, pruneSends, SEND, type SendStatus } from './send-rows.ts';
 export { ServerCopies } from './server-copies.ts';

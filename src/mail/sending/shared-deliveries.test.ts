@@ -8,6 +8,7 @@ import { onEachEngine } from '../../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage } from '../../../test/support/mail.ts';
 import { polite, replies, senderTo, startScript } from '../../../test/support/outbound/far-end.ts';
 import { FakeClock, until } from '../../../test/support/queue/fake-clock.ts';
+import { renewUidvalidity } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Engine } from '../../platform/database/database.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { Usage } from '../../tenants/usage/usage.ts';
@@ -23,6 +24,7 @@ import { accept } from './accept.ts';
 import { cancelSend } from './cancel.ts';
 import { carryOutSends } from './carry-out-sends.ts';
 import { EmbeddedCopies } from './copies.ts';
+import { renewSends } from './restored-sends.ts';
 import { readRecipients } from './send-rows.ts';
 
 const SECOND = 1_000;
@@ -261,6 +263,24 @@ onEachEngine('recipients of one destination', (engine) => {
     const second = await cancel(id);
     assert.deepEqual(second, await first);
     assert.deepEqual(await statuses(), ['one cancelled', 'two cancelled']);
+    await queue.stop(0);
+  });
+
+  test('can be cancelled after a restore, which gives each mailbox another UIDVALIDITY', async () => {
+    const { database, clock, queue, sendAt, cancel } = await open();
+    const inBoxes = async () => {
+      const rows = await database.read
+        .selectFrom('messages')
+        .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')
+        .select('name')
+        .execute();
+      return rows.map(({ name }) => name);
+    };
+    const id = await sendAt(clock.now() + 60 * SECOND, 'one');
+    assert.deepEqual(await inBoxes(), ['Sent']);
+    await database.write((tx) => renewSends(tx, () => renewUidvalidity(tx, clock.now())));
+    await cancel(id);
+    assert.deepEqual(await inBoxes(), ['Drafts']);
     await queue.stop(0);
   });
 

@@ -16,6 +16,7 @@ import { existsSync } from 'node:fs';
 import { access, constants, lstat, readdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { sql } from 'kysely';
+import { renewSends } from '../../mail/sending/sending.ts';
 import { BodyFolder } from '../../mailboxes/bodies/bodies.ts';
 import { markAllShadows } from '../../mailboxes/mail-server/mail-server.ts';
 import { renewUidvalidity } from '../../mailboxes/mailstore/mailstore.ts';
@@ -108,7 +109,7 @@ async function fill(
     const database = await openRestored(options);
     try {
       await database.write(async (tx) => {
-        await renewUidvalidity(tx, Date.now());
+        await renewSends(tx, () => renewUidvalidity(tx, Date.now()));
         await markAllShadows(tx);
         await skipIds(tx, urls ? 'postgres' : 'sqlite');
         await tx.deleteFrom('console_sessions').execute();
