@@ -62,6 +62,9 @@ export const faults: Readonly<Record<string, Fault>> = {
     series: { [`postroom_queue_overdue_seconds{${NODE}, kind="send"}`]: during },
     isBelow: true,
   },
+  PostroomRelayDown: {
+    series: { [`postroom_relay_up{${NODE}}`]: (at) => Number(!isOn(at)) },
+  },
   PostroomHttpErrors: {
     series: {
       [`postroom_http_requests_total{${NODE}, status="200"}`]: otherwise,
