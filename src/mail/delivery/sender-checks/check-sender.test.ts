@@ -367,24 +367,3 @@ suite('the verdict on', () => {
     }
   });
 });
-
-suite('mail that a relay of the operator brings', () => {
-  const relayed = (message: string, from = 'ann@bank.test') =>
-    check({ message, client: { ...stranger, from }, options: { isRelay: () => true } });
-
-  test('does not fail by SPF, which is for the client of the relay', async () => {
-    const { verdicts } = await relayed(mail('ann@bank.test'));
-    assert.equal(inShort(verdicts), 'temperror |  | temperror reject bank.test | accept');
-    const own = await check({
-      message: mail('ann@bank.test'),
-      client: insider,
-      options: { isRelay: () => true },
-    });
-    assert.equal(inShort(own.verdicts), 'pass |  | pass reject bank.test | accept');
-  });
-
-  test('is not refused: what fails DMARC whatever SPF said goes to Junk', async () => {
-    const { verdicts } = await relayed(mail('ann@bank.test'), 'eve@evil.test');
-    assert.equal(inShort(verdicts), 'pass |  | fail reject bank.test | quarantine');
-  });
-});

@@ -50,10 +50,7 @@ export interface SenderChecksOptions {
   readonly enforce: boolean;
   /** Whether fields of other spam filters (`X-Spam...`) are removed, since our own filter writes them. */
   readonly removesSpamFields?: boolean;
-  /**
-   * Whether a client is a relay of the operator's own. It brings mail of many, and has ten shares of the lookups. It has
-   * accepted its mail from others: SPF cannot fail for its address, and a refusal would make it bounce.
-   */
+  /** Whether a client is a relay of the operator's own: it brings mail of many, and has ten shares of the lookups. */
   readonly isRelay?: (remoteAddress: string) => boolean;
   /** Whether to look up the name of a client; by default no name is looked up. */
   readonly isNameWanted?: (remoteAddress: string) => boolean;
@@ -114,8 +111,7 @@ function startChecks(shared: Shared, client: SendingClient, header: Header): Pen
   const isDeciding = authors.domains.some((author) => isAligned(domain, author, false));
   const weight = isDeciding ? 'deciding' : 'other';
   const asking = { lookups, weight, hostname: options.hostname } as const;
-  const checked = checkSpf(client, domain, dnsIsDown ? undefined : asking);
-  const spf = options.isRelay?.(client.remoteAddress) ? checked.then(throughRelay) : checked;
+  const spf = checkSpf(client, domain, dnsIsDown ? undefined : asking);
   const clientName = startNaming(shared, client, partiesOf);
   // The verdicts of a message that breaks off are never read.
   for (const promise of [policies, spf, clientName]) promise.catch(() => {});
@@ -154,12 +150,6 @@ async function checkSpf(
     ask: (name, type) => asking.lookups.ask(name, type, asking.weight),
   });
   return { result: spfResults.find((one) => one === result) ?? 'permerror', domain };
-}
-
-/** SPF is for the client at the border (RFC 7208 section 2.2), which a relay behind it hides: what fails here may have passed there. */
-function throughRelay({ result, domain }: SpfVerdict): SpfVerdict {
-  const isKnown = result === 'pass' || result === 'none';
-  return { result: isKnown ? result : 'temperror', domain };
 }
 
 /** A relay of the operator's own has this many shares of one client. */
@@ -306,10 +296,8 @@ class MessageCheck {
     const client = this.#client;
     const isLost = lookups.isCrowded;
     const dnsIsDown = this.#shared.guard.isDead();
-    const isRelay = this.#shared.options.isRelay?.(client.remoteAddress) ?? false;
     const results = {
       client,
-      isRelay,
       header,
       authors,
       policies,

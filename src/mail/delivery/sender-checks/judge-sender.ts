@@ -34,8 +34,6 @@ import {
 
 export interface CheckResults {
   readonly client: SendingClient;
-  /** Whether the client is a relay of the operator's own. */
-  readonly isRelay: boolean;
   readonly header: Header;
   readonly authors: Authors;
   /** One for each author domain. */
@@ -140,17 +138,14 @@ function alignsWithAllAuthors(finding: SignatureFinding, authors: readonly Autho
   );
 }
 
-/**
- * What is done in the end: nothing for want of DNS, no refusal where the operator does not enforce policies, and none of
- * what a relay of his has accepted already: it would have to bounce that.
- */
+/** What is done in the end: nothing for want of DNS, and no refusal where the operator does not enforce policies. */
 function actionFor(
   asked: SenderAction,
-  { dnsIsDown, isRelay }: CheckResults,
+  { dnsIsDown }: CheckResults,
   { enforce }: JudgeOptions,
 ): SenderAction {
-  if (asked === 'defer' && (dnsIsDown || isRelay)) return 'accept';
-  return (enforce && !isRelay) || asked === 'accept' ? asked : 'quarantine';
+  if (asked === 'defer' && dnsIsDown) return 'accept';
+  return enforce || asked === 'accept' ? asked : 'quarantine';
 }
 
 /** Judges a message by the results of the checks. */
