@@ -14,8 +14,11 @@ type Compilers = NonNullable<
   NonNullable<FastifyServerOptions['schemaController']>['compilersFactory']
 >;
 
+/** All groups of routes share one Ajv; each call of the library's function makes a pool with others. */
+const validators = ajvCompiler();
+
 const buildValidator = (...options: Parameters<ajvCompiler.BuildCompilerFromPool>) => {
-  const compile = ajvCompiler()(...options);
+  const compile = validators(...options);
   return (schema: ajvCompiler.RouteDefinition): FastifyValidationResult => {
     let validate: FastifyValidationResult | undefined;
     const validateLater: FastifyValidationResult = (value) => {
