@@ -135,6 +135,9 @@ interface ConsoleAccess {
   readonly signIn: RouteGroup;
 }
 
+/** Of a plugin without it, Fastify looks for the name among all modules that are loaded. */
+const DISPLAY_NAME = Symbol.for('fastify.display-name');
+
 /** Builds the server; `app.listen` starts it, `app.close` stops it. */
 export function createApi(options: ApiOptions): Api {
   const site = openSite(options.siteDirectory);
@@ -147,9 +150,11 @@ export function createApi(options: ApiOptions): Api {
   // Registered after the hooks that exempt answers from it.
   compressAnswers(app);
   describeApi(app);
-  const add = (parent: Api, group: RouteGroup) =>
+  const add = (parent: Api, group: RouteGroup) => {
     // A group that throws ends the start, as one that is asynchronous.
-    parent.register(async (scope) => group(scope, tools));
+    const plugin = async (scope: Api) => group(scope, tools);
+    parent.register(Object.assign(plugin, { [DISPLAY_NAME]: 'routes' }));
+  };
   add(app, (scope) => {
     const known = new ApiKeys(options.apiKeys, options.keys);
     const login = requireKey(known, options.console?.findSession);
