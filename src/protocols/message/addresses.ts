@@ -92,12 +92,14 @@ export function toDnsName(text: string): string | undefined {
 /**
  * The domain an organization has registered (RFC 7489 section 3.2), by the public suffix list with its private part:
  * customers of a hosting company are not one organization. Of a name that no host may have, too (`-a.bank.test`): DNS may
- * have it, readers show it, and the organization's policy is for all below it.
+ * have it, readers show it, and the organization's policy is for all below it. A name of SPF may have any character, and is
+ * no URL (`a/b.bank.test`).
  *
  * @param name as {@link toDnsName} writes it; a public suffix is its own organization
  */
 export function organizationalDomain(name: string): string {
-  return getDomain(name, { allowPrivateDomains: true, validateHostname: false }) ?? name;
+  const options = { allowPrivateDomains: true, validateHostname: false, extractHostname: false };
+  return getDomain(name, options) ?? name;
 }
 
 /**

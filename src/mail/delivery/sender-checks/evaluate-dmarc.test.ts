@@ -58,6 +58,9 @@ const organizations: [string, string][] = [
   ['-a.bank.test', 'bank.test'],
   ['a-.mail.bank.test', 'bank.test'],
   ['a..bank.test', 'bank.test'],
+  ['a/b.bank.test', 'bank.test'],
+  ['a?b.c:d.bank.test', 'bank.test'],
+  ['[::1].bank.test', 'bank.test'],
   [`${'a'.repeat(64)}.bank.test`, 'bank.test'],
 ];
 
