@@ -146,13 +146,14 @@ export async function sealArc(
   return [await complete(unsigned, text.join('\r\n'), key), signature, found];
 }
 
-/** The sets of the chain so far, in order; undefined where they are none. */
+/** The sets of the chain so far, in order; undefined where they are none. Each field is read once: there may be 150. */
 function readSets(fields: readonly HeaderField[]): HeaderField[][] | undefined {
-  const ofChain = fields.filter(({ name }) => SET.includes(name));
-  const sets = Array.from({ length: Math.ceil(ofChain.length / SET.length) }, (_, at) =>
-    SET.flatMap((name) =>
-      ofChain.filter((field) => field.name === name && instanceOf(field) === at + 1),
-    ),
+  const byInstance = Map.groupBy(
+    fields.filter(({ name }) => SET.includes(name)),
+    instanceOf,
+  );
+  const sets = Array.from({ length: byInstance.size }, (_, at) =>
+    SET.flatMap((name) => (byInstance.get(at + 1) ?? []).filter((field) => field.name === name)),
   );
   return sets.every(({ length }) => length === SET.length) ? sets : undefined;
 }
