@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { openQueueBench } from '../../../test/support/queue/open-queue.ts';
-import { findFailingReceivers, findHeld } from './needs-attention.ts';
+import { findFailingReceivers, findHeld, findRecentFailures } from './needs-attention.ts';
 
 onEachEngine('what of the queue needs an operator', (engine) => {
   test('a receiver fails where more waits after a failure than it took lately', async () => {
@@ -51,5 +51,29 @@ onEachEngine('what of the queue needs an operator', (engine) => {
     await bench.queue().bulk({ ...hold, filter: { ids: [1, 2] } }, 'test');
     assert.deepEqual(await findHeld(bench.database, now - 1), { count: 0, since: undefined });
     assert.deepEqual(await findHeld(bench.database, now), { count: 2, since: now });
+  });
+
+  test('refused mail is found among the newest deliveries, and not behind any number of others', async () => {
+    const bench = await openQueueBench(engine);
+    const now = bench.clock.now();
+    await bench.fill('a.test', 6);
+    await bench.database.write(async (tx) => {
+      await sql`update deliveries set kind = 'send', reason = '554 listed', created_at = ${now} + id`.execute(
+        tx,
+      );
+      await sql`update deliveries set kind = 'webhook' where id = 6`.execute(tx);
+      await sql`update deliveries set reason = null where id = 5`.execute(tx);
+      await sql`update deliveries set status = 'failed', finished_at = ${now} where id <= 2`.execute(
+        tx,
+      );
+    });
+    const found = async (since: number, looked: number) =>
+      (await findRecentFailures(bench.database, since, looked)).map(
+        ({ createdAt }) => createdAt - now,
+      );
+    assert.deepEqual(await found(now, 9), [2, 1, 4, 3]);
+    assert.deepEqual(await found(now + 4, 9), [4]);
+    assert.deepEqual(await found(now, 3), [2, 1, 4]);
+    assert.deepEqual(await found(now, 2), [2, 1]);
   });
 });

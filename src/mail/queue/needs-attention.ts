@@ -90,19 +90,26 @@ export interface RecentFailure {
   readonly createdAt: EpochMs;
 }
 
-/** The newest deliveries of mail by SMTP that were queued since a time and have failed; at most so many of each state. */
+/**
+ * The deliveries of mail by SMTP that have failed, newest first, among the newest undelivered ones that were queued since a
+ * time. Where a million wait for a webhook, looking at all of them would hold SQLite's thread for half a second.
+ *
+ * @param looked at so many of each state at most
+ */
 export async function findRecentFailures(
   { read }: ReadDatabase,
   since: EpochMs,
-  most: number,
+  looked: number,
 ): Promise<RecentFailure[]> {
   // By `deliveries_undelivered`: a partial index is used only where its condition is in the query.
   const ofStatus = (status: 'failed' | 'queued') =>
     sql<RecentFailure>`
-    select destination, reason, created_at as "createdAt" from deliveries
-    where status = ${status} and status <> 'delivered' and created_at >= ${since} and reason is not null
-      and kind in ('send', 'forward', 'bounce')
-    order by created_at desc, id desc limit ${sql.lit(most)}`.execute(read);
+    select destination, reason, created_at as "createdAt" from (
+      select destination, reason, created_at, kind, id from deliveries
+      where status = ${status} and status <> 'delivered' and created_at >= ${since}
+      order by created_at desc, id desc limit ${sql.lit(looked)}) newest
+    where reason is not null and kind in ('send', 'forward', 'bounce')
+    order by created_at desc, id desc`.execute(read);
   const found = await Promise.all([ofStatus('failed'), ofStatus('queued')]);
   return found.flatMap(({ rows }) => rows);
 }

@@ -69,12 +69,12 @@ export async function lookAtBounces({ database, now }: Parts, from: number, belo
   };
 }
 
-/** The most failed deliveries that are looked at, of each state. */
-const FAILURES_MAX = 1_000;
+/** The most undelivered rows that are looked at, of each state. */
+const LOOKED_AT = 5_000;
 
 /** One answer is enough: on a block list of a large receiver all mail to its customers is lost. */
 export async function lookAtBlockLists({ database, now }: Parts) {
-  const failures = await findRecentFailures(database, now() - DAY_MS, FAILURES_MAX);
+  const failures = await findRecentFailures(database, now() - DAY_MS, LOOKED_AT);
   const listed = failures.filter(({ reason }) => namesBlockList(reason));
   const [newest] = listed;
   if (!newest) return undefined;
