@@ -112,12 +112,12 @@ async function actOnQueue(action: string, given: ServiceArguments): Promise<void
     const { matched, more } = counted;
     // A count that takes longer than one call says so: it is for a decision, and not for the books.
     const deliveries = `${more ? 'More than ' : ''}${matched} deliveries`;
-    const parts = describeItem({ ...counted.parts, skipped: counted.skipped });
+    const found = describeFound(counted);
     if (dryRun) {
-      report(json, { ok: true, ...counted }, `${deliveries} match. Nothing was done.\n${parts}`);
+      report(json, { ok: true, ...counted }, `${deliveries} match. Nothing was done.${found}`);
       return;
     }
-    if (matched > 0) process.stderr.write(`${parts}\n`);
+    if (found) process.stderr.write(`${found.trimStart()}\n`);
     await confirm(`${deliveries} would be dropped.`, String(matched), '--yes');
   }
   const show = openProgress();
@@ -129,8 +129,7 @@ async function actOnQueue(action: string, given: ServiceArguments): Promise<void
     },
   );
   show();
-  const left = Object.entries(skipped).map(([why, count]) => `\n${count} ${reasons[why] ?? why}`);
-  const done = `${action}: ${changed} of ${matched} deliveries.${left.join('')}`;
+  const done = `${action}: ${changed} of ${matched} deliveries.${describeSkipped(skipped)}`;
   report(json, { ok: true, matched, changed, skipped }, done);
 }
 
@@ -142,3 +141,15 @@ const reasons: Readonly<Record<string, string>> = {
   not_kept: 'cannot be tried again: their message is not kept any more (DELIVERY_BODY_HOURS).',
   held_otherwise: 'are held by the suspension of their domain, which only its end releases.',
 };
+
+function describeSkipped(skipped: Readonly<Record<string, number | undefined>> = {}): string {
+  return Object.entries(skipped)
+    .map(([why, count]) => `\n${count} ${reasons[why] ?? why}`)
+    .join('');
+}
+
+/** What an order would change, by state, domain and reason, and what would stay as it is. */
+export function describeFound({ parts, skipped }: Pick<OrderStep, 'parts' | 'skipped'>): string {
+  const isEmpty = Object.values(parts ?? {}).every((list) => list.length === 0);
+  return `${isEmpty ? '' : `\n${describeItem(parts ?? {})}`}${describeSkipped(skipped)}`;
+}
