@@ -24,6 +24,7 @@ import { MessageSender, SenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
 import { createWebhookSender, type WebhookSender } from '../webhooks/webhooks.ts';
 import { carryOut, createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.ts';
+import { mailboxPayloads } from './kinds.ts';
 
 const SECOND = 1_000;
 /** How many requests one receiver has under way at a time. */
@@ -231,6 +232,24 @@ onEachEngine('what was queued', (engine) => {
       assert.equal(inTurn, 0);
       await accounts.removeDomain('u', domain);
     }
+    const domain = await makeDomain({ forwardMode: 'store' });
+    const address = `ann@${domain}`;
+    const { id: accountId = 0 } = (await accounts.findForMail(address)) ?? {};
+    const { id: domainId } = await domains.find('u', domain);
+    const origin = { from: '', id: randomUUID(), receivedAt: now() };
+    const user = { accountId, address };
+    const kept = { kind: 'mailbox', userId: 'u', domainId, accountId, destination: address };
+    const payload = { user, mailbox: 'INBOX', recipient: address, origin };
+    turns.length = 0;
+    await store.database.write(async (tx) => {
+      const content = Buffer.from(sampleMessage('of a mail server'));
+      const bodyId = await store.bodies.commit(tx, { size: content.length, content });
+      await queue.enqueue(tx, { ...kept, payload: mailboxPayloads.write(payload), bodyId });
+    });
+    queue.wake([kept]);
+    await until(async () => (await countIn(address)) === 1);
+    assert.deepEqual(turns, [[accountId]], 'of a mail server that was used before');
+    await accounts.removeDomain('u', domain);
   });
 
   test('the account was deleted before the message is stored: the sender gets a bounce', async () => {

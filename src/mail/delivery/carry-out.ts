@@ -306,7 +306,8 @@ class DeliveryAttempts {
     const attempted = await this.#options.storage.attempt(job, signal);
     const outcome = toAttempted(attempted);
     if (attempted.result === 'delivered') {
-      return { ...outcome, prepared: { storing: attempted.storing } };
+      const { storing } = attempted;
+      return { ...outcome, inLine: storing?.inLine, prepared: { storing } };
     }
     if (!endsWithout(job, outcome) || attempted.isGone) return outcome;
     const { enhancedStatus, ...error } = attempted.error;
