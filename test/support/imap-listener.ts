@@ -26,7 +26,9 @@ export function startImapWith(options: Partial<ImapOptions>): Promise<ImapListen
       }),
       withToken: () => assert.fail(),
     },
-    accessOf: async () => new Map(),
+    // Sessions are compared with it each minute.
+    accessOf: async (ids) =>
+      new Map(ids.map((id) => [id, { status: 'active', credentialVersion: 5 }])),
     appPasswordsThere: async () => new Set(),
     changes: { subscribe: () => () => {} },
     maxMessageBytes: 1_000,
