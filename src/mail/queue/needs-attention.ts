@@ -85,6 +85,7 @@ export async function findHeld(
 
 /** A delivery of mail that failed lately, for good or not. */
 export interface RecentFailure {
+  readonly status: 'failed' | 'queued';
   readonly destination: string;
   readonly reason: string;
   readonly createdAt: EpochMs;
@@ -102,10 +103,10 @@ export async function findRecentFailures(
   looked: number,
 ): Promise<RecentFailure[]> {
   // By `deliveries_undelivered`: a partial index is used only where its condition is in the query.
-  const ofStatus = (status: 'failed' | 'queued') =>
+  const ofStatus = (status: RecentFailure['status']) =>
     sql<RecentFailure>`
-    select destination, reason, created_at as "createdAt" from (
-      select destination, reason, created_at, kind, id from deliveries
+    select status, destination, reason, created_at as "createdAt" from (
+      select status, destination, reason, created_at, kind, id from deliveries
       where status = ${status} and status <> 'delivered' and created_at >= ${since}
       order by created_at desc, id desc limit ${sql.lit(looked)}) newest
     where reason is not null and kind in ('send', 'forward', 'bounce')

@@ -107,6 +107,23 @@ onEachEngine('attention', (engine) => {
     assert.deepEqual(await namesOf(partsOf(small)), ['disk_full found']);
   });
 
+  test('a block list is told from the first refusal on, with a link to where it is', async () => {
+    const found = async () =>
+      (await look(partsOf({}))).map(({ finding: { text, link } = {} }) => [
+        text?.slice(0, 40),
+        link,
+      ]);
+    const reason = '421 4.7.0 you are on our blocklist';
+    const text = `w refused mail because of a block list: ${reason}`.slice(0, 40);
+    await addDeliveries('w', 1, { attempts: 1, reason });
+    assert.deepEqual(await found(), [[text, '/queue?q=is:queued']]);
+    await api.database.write((tx) =>
+      tx.updateTable('deliveries').set({ status: 'failed', finished_at: NOW }).execute(),
+    );
+    assert.deepEqual(await found(), [[text, '/queue?q=is:failed']]);
+    await api.database.write((tx) => tx.deleteFrom('deliveries').execute());
+  });
+
   test('everything that is wrong is found, the most urgent first', async () => {
     const wrong = {
       postroom_disk_free_bytes: 4e9,

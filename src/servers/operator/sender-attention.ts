@@ -82,10 +82,10 @@ export async function lookAtBlockLists({ database, now }: Parts) {
   const also =
     others === 0 ? '' : ` and ${others} other ${others === 1 ? 'receiver' : 'receivers'}`;
   return {
-    text: `${newest.destination}${also} refused mail because of a block list: ${newest.reason}. Ask those who keep the list to take this server off, and look for who sent what brought it there.`,
+    text: `${newest.destination}${also} refused mail because of a block list: ${newest.reason}. Look for who sent what brought this server, or a domain in the message, there, and ask those who keep the list to take it off.`,
     count: listed.length,
     since: Math.min(...listed.map(({ createdAt }) => createdAt)),
-    link: '/queue?q=is:failed',
+    link: `/queue?q=is:${newest.status}`,
   };
 }
 
