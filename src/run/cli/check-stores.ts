@@ -100,8 +100,8 @@ export async function checkRedis(server: NonNullable<Config['redis']>): Promise<
   } catch (error) {
     if (error instanceof RedisRefuses) {
       return failed(
-        `${location} refuses the login: ${error.message}`,
-        'look at user, password and database in REDIS_URL; Redis has to be version 6 or newer',
+        `${location} cannot be used: ${error.message}`,
+        'look at host, port, user, password and database in REDIS_URL; Redis has to be version 6 or newer',
       );
     }
     return failed(
