@@ -166,6 +166,29 @@ void suite('the pool of connections', () => {
     for (const end of await ends) assert.equal(end.status, 'rejected');
   });
 
+  void test('logins that wait for others close no connection yet', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { connections: 20 });
+    for (let id = 1; id <= 20; id++) await store.sync(user(id), inbox);
+    let held = 0;
+    server.fault = ({ name, user: address }) => {
+      if (name !== 'AUTHENTICATE' || !/^u1\d\d/.test(address)) return undefined;
+      held++;
+      return {};
+    };
+    const slow = Array.from({ length: 15 }, (_, n) =>
+      store.sync({ ...user(100 + n), userId: 'slow' }, inbox),
+    );
+    const ends = Promise.allSettled(slow);
+    await until(() => held >= 7);
+    // The seven that were unused longest made room.
+    for (let id = 8; id <= 20; id++) await store.sync(user(id), inbox);
+    assert.equal(logins(server), 20);
+    store.close();
+    server.drop();
+    for (const end of await ends) assert.equal(end.status, 'rejected');
+  });
+
   void test('a server that is up again serves all requests, not only the first', async () => {
     const server = await startFakeServer();
     const { store } = await openImapStore(server.port);

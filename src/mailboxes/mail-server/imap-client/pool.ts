@@ -194,27 +194,34 @@ export class Pool {
     this.#idle.add(idle);
   }
 
+  /** Ends an idle connection where there may be no other one. Those in use have a turn each, as the one to be opened has. */
+  #makeRoom(user: MailUser): void {
+    const own = this.#ends.values().filter((accountId) => accountId === user.accountId);
+    if ([...own].length >= PER_ACCOUNT) this.#takeIdle(user)?.end();
+    for (const idle of this.#idle) if (this.size >= this.#options.total) this.#endIdle(idle);
+  }
+
   /** Opens a connection in the turn of its user. */
   async #open(user: MailUser, late: AbortSignal): Promise<Open> {
     let opened: Connection | undefined;
+    let isEnded = false;
     const end = () => {
+      isEnded = true;
       this.#ends.delete(end);
       forget();
       opened?.destroy();
     };
     const forget = this.#options.onAccessEnd?.(user.accountId, end) ?? (() => undefined);
     const requireWanted = () => {
-      if (this.#closed || !this.#ends.has(end)) throw new ImapFailure('dropped');
+      if (this.#closed || isEnded) throw new ImapFailure('dropped');
     };
     const logIn = async () => {
       requireWanted();
+      // Now, and not while it waits for others that log in: until then, those that are idle serve their accounts.
+      this.#makeRoom(user);
+      this.#ends.set(end, user.accountId);
       return this.logIn(user, () => this.#options.open(user));
     };
-    // Those in use have a turn each, as this one has: so it is an idle one that makes room.
-    const own = this.#ends.values().filter((accountId) => accountId === user.accountId);
-    if ([...own].length >= PER_ACCOUNT) this.#takeIdle(user)?.end();
-    for (const idle of this.#idle) if (this.size >= this.#options.total) this.#endIdle(idle);
-    this.#ends.set(end, user.accountId);
     try {
       opened = await this.#logins.run(partiesOf(user, LOGINS_OF_ONE), logIn, late);
       opened.onClose(end);
