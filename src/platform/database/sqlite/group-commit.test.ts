@@ -257,29 +257,31 @@ describe('a log whose disk is slow', () => {
   });
 });
 
-test('a log that could not be synced stays failed', async () => {
-  const path = newPath();
-  const db = new DatabaseSync(path);
-  db.exec('pragma journal_mode = wal; create table t (a)');
-  const told: Error[] = [];
-  const log = new CommitLog(`${path}-wal`, (error) => told.push(error));
-  await log.sync();
-  assert.equal(log.underWay, undefined);
-  // The sync fails, since its descriptor is closed.
-  await log.close();
-  const check = (error: unknown) => {
-    assert.ok(error instanceof Error && isUnavailable(error));
-    assert.match(error.message, /may not be on the disk/);
-    assert.equal((error.cause as NodeJS.ErrnoException).code, 'EBADF');
-    return true;
-  };
-  await assert.rejects(log.sync(), check);
-  assert.ok(log.underWay);
-  await assert.rejects(log.underWay, check);
-  assert.equal(told.length, 1);
-  check(told[0]);
-  db.close();
-});
+for (const isAlone of [true, false]) {
+  test(`a log that could not be synced stays failed, ${isAlone ? 'alone' : 'with others'}`, async () => {
+    const path = newPath();
+    const db = new DatabaseSync(path);
+    db.exec('pragma journal_mode = wal; create table t (a)');
+    const told: Error[] = [];
+    const log = new CommitLog(`${path}-wal`, (error) => told.push(error));
+    await log.sync(isAlone);
+    assert.equal(log.underWay, undefined);
+    // The sync fails, since its descriptor is closed.
+    await log.close();
+    const check = (error: unknown) => {
+      assert.ok(error instanceof Error && isUnavailable(error));
+      assert.match(error.message, /may not be on the disk/);
+      assert.equal((error.cause as NodeJS.ErrnoException).code, 'EBADF');
+      return true;
+    };
+    await assert.rejects(log.sync(isAlone), check);
+    assert.ok(log.underWay);
+    await assert.rejects(log.underWay, check);
+    assert.equal(told.length, 1);
+    check(told[0]);
+    db.close();
+  });
+}
 
 describe('an SQLite database', () => {
   let database: Database;

@@ -121,7 +121,7 @@ async function settle(writer: DatabaseSync, log: CommitLog): Promise<void> {
     // On a full disk the log stays as it is, and is only synced.
     if (!isStorageFull(error)) throw error;
   }
-  await log.sync();
+  await log.sync(true);
 }
 
 /** Bytes reserved for a start on a full disk: SQLite creates two files before it can read anything. */
