@@ -199,7 +199,7 @@ type Ask = (name: string, type: 'TXT' | 'A' | 'AAAA' | 'MX') => Promise<LookupAn
  * Finds the record that applies to an author domain: its own, its organization's, or that of another domain above it.
  *
  * The first two are looked up at once; the second counts only where the first has none. The others are looked up where
- * neither has any, so that most mail costs no more. Which domain is the organization, the public suffix list says.
+ * neither has any, so that most mail costs no more. The public suffix list says which domain is the organization.
  */
 export async function discoverPolicy(domain: string, ask: Ask): Promise<PolicyDiscovery> {
   const organization = organizationalDomain(domain);
