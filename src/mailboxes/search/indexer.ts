@@ -12,13 +12,17 @@
  *   would get an id that the index skips.
  *
  * On PostgreSQL the rows are removed in the transaction of the batch. What is indexed of a message may be in its row.
+ *
+ * A message that cannot be read goes from the queue to `search_unread`: the store may have been asked too early. Some buckets
+ * find an object only after seconds, and a restore may bring the bodies after the database. It is queued again at each
+ * start, and when as much time has passed as since it came, after a day at the latest.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { Outage } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs, MINUTE_MS, Outage } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import {
   type FindRequest,
@@ -56,18 +60,22 @@ export interface SearchIndex {
 /** Indexes what is queued, until it is stopped. */
 export class Indexer {
   readonly #index: SearchIndex;
+  readonly #database: Database;
   readonly #log: IndexerOptions['log'];
   readonly #retryMs: number;
   readonly #outage: Outage;
   #stopped = false;
   #woken = Promise.withResolvers<boolean>();
   #running: Promise<void> | undefined;
+  /** When messages that could not be read were last looked for, by the clock that nobody sets. */
+  #requeuedAt: number | undefined;
 
   constructor(
     index: SearchIndex,
-    { log, retryMs = RETRY_MS }: Pick<IndexerOptions, 'log' | 'retryMs'>,
+    { database, log, retryMs = RETRY_MS }: Pick<IndexerOptions, 'database' | 'log' | 'retryMs'>,
   ) {
     this.#index = index;
+    this.#database = database;
     this.#log = log;
     this.#retryMs = retryMs;
     this.#outage = new Outage(
@@ -121,6 +129,7 @@ export class Indexer {
     let unsynced = 0;
     while (!this.#stopped) {
       this.#woken = Promise.withResolvers();
+      await this.#requeue();
       const taken = await this.#index.takeBatch();
       this.#outage.worked();
       if (taken > 0) {
@@ -134,6 +143,15 @@ export class Indexer {
         unsynced = 0;
       }
     }
+  }
+
+  /** Messages that could not be read are read again: at the start all of them. */
+  async #requeue(): Promise<void> {
+    const last = this.#requeuedAt;
+    const now = performance.now();
+    if (last !== undefined && now - last < this.#retryMs) return;
+    await requeueUnread(this.#database, last === undefined ? Number.MAX_SAFE_INTEGER : Date.now());
+    this.#requeuedAt = now;
   }
 
   /** Whether rows were queued before the time was over. */
@@ -220,25 +238,53 @@ export interface IndexerOptions {
 
 type QueueRow = SearchQueueEntry & { readonly id: number };
 
-/** The change of a row of the queue; a message that was deleted meanwhile is skipped. */
-async function readChange(
-  { bodies, log }: IndexerOptions,
-  { accountId, bodyId, gone }: QueueRow,
-  message: StoredMessage | undefined,
-): Promise<SearchChange | undefined> {
-  if (gone)
-    return bodyId === 0 ? { kind: 'forget', accountId } : { kind: 'remove', accountId, bodyId };
-  if (!message) return undefined;
-  try {
-    return { kind: 'add', document: await readDocument(bodies, message) };
-  } catch (error) {
-    // It can be read later: if it were dropped from the queue, it would never be found.
-    if (error instanceof Refusal && error.code === 'unavailable') throw error;
-    logUnreadable(log, { accountId, bodyId, failure: String(error) });
-    return undefined;
-  }
+/** What follows from rows of the queue. */
+interface ReadRows {
+  /** In order. */
+  readonly changes: readonly SearchChange[];
+  /** For {@link keepUnread}. */
+  readonly unread: readonly StoredMessage[];
 }
 
+/** @throws Refusal `unavailable` where the store of the bodies does not answer */
+export async function readRows(
+  queries: Queries,
+  { bodies, source, log }: IndexerOptions,
+  rows: readonly QueueRow[],
+): Promise<ReadRows> {
+  const changes: SearchChange[] = [];
+  const unread: StoredMessage[] = [];
+  const keyOf = ({ accountId, bodyId }: Pick<SearchQueueEntry, 'accountId' | 'bodyId'>) =>
+    `${accountId} ${bodyId}`;
+  const wanted = rows.filter(({ gone }) => !gone);
+  const messages = wanted.length > 0 ? await source.find(queries, wanted) : [];
+  const found = new Map(messages.map((message) => [keyOf(message), message]));
+  for (const { accountId, bodyId, gone } of rows) {
+    if (gone) {
+      const isAccount = bodyId === 0;
+      changes.push(
+        isAccount ? { kind: 'forget', accountId } : { kind: 'remove', accountId, bodyId },
+      );
+      continue;
+    }
+    const message = found.get(keyOf({ accountId, bodyId }));
+    // It was deleted meanwhile.
+    if (!message) continue;
+    try {
+      changes.push({ kind: 'add', document: await readDocument(bodies, message) });
+    } catch (error) {
+      if (error instanceof Refusal && error.code === 'unavailable') throw error;
+      log.error(
+        { accountId, bodyId, failure: String(error) },
+        'a message could not be read for the search index: searches do not find it before it is read again, within a day',
+      );
+      unread.push(message);
+    }
+  }
+  return { changes, unread };
+}
+
+/** A message that cannot be indexed, whenever it is read. */
 export function logUnreadable(log: IndexerOptions['log'], unreadable: Unreadable): void {
   log.error(
     { ...unreadable },
@@ -246,23 +292,39 @@ export function logUnreadable(log: IndexerOptions['log'], unreadable: Unreadable
   );
 }
 
-/** The changes of rows of the queue, in order. */
-export async function readChanges(
-  queries: Queries,
-  options: IndexerOptions,
-  rows: readonly QueueRow[],
-): Promise<SearchChange[]> {
-  const changes: SearchChange[] = [];
-  const keyOf = ({ accountId, bodyId }: Pick<SearchQueueEntry, 'accountId' | 'bodyId'>) =>
-    `${accountId} ${bodyId}`;
-  const wanted = rows.filter(({ gone }) => !gone);
-  const messages = wanted.length > 0 ? await options.source.find(queries, wanted) : [];
-  const found = new Map(messages.map((message) => [keyOf(message), message]));
-  for (const row of rows) {
-    const change = await readChange(options, row, found.get(keyOf(row)));
-    if (change) changes.push(change);
+/** Keeps messages that could not be read, before their rows are removed from the queue. */
+export async function keepUnread(tx: Queries, messages: readonly StoredMessage[]): Promise<void> {
+  const now = Date.now();
+  for (const { accountId, bodyId, date } of messages) {
+    const wait = Math.min(Math.max(now - date, MINUTE_MS), DAY_MS);
+    await tx
+      .insertInto('search_unread')
+      .values({ account_id: accountId, body_id: bodyId, next_at: now + wait })
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
   }
-  return changes;
+}
+
+/** Rows that are queued again in one transaction. */
+const REQUEUED_AT_A_TIME = 500;
+
+/** Queues those again whose time comes before an instant. */
+async function requeueUnread(database: Database, before: EpochMs): Promise<void> {
+  const due = sql`select account_id, body_id from search_unread
+    where next_at < ${before} limit ${REQUEUED_AT_A_TIME}`;
+  // A read first: mostly there are none, and a transaction costs more.
+  while ((await due.execute(database.read)).rows.length > 0) {
+    await database.write(async (tx) => {
+      const { rows } = await sql<{ account_id: number; body_id: number }>`
+        delete from search_unread where (account_id, body_id) in (${due})
+        returning account_id, body_id`.execute(tx);
+      const entries = rows.map((row) => ({ accountId: row.account_id, bodyId: row.body_id }));
+      await enqueueSearch(
+        tx,
+        entries.map((entry) => ({ ...entry, gone: false })),
+      );
+    });
+  }
 }
 
 export const queueColumns = ['id', 'account_id as accountId', 'body_id as bodyId', 'gone'] as const;

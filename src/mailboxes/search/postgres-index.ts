@@ -19,8 +19,9 @@ import {
 import {
   BATCH,
   type IndexerOptions,
+  keepUnread,
   logUnreadable,
-  readChanges,
+  readRows,
   type SearchIndex,
 } from './indexer.ts';
 import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
@@ -242,7 +243,8 @@ export class PostgresIndex implements SearchIndex {
         .filter(({ isUnread }) => isUnread)
         .map((row) => ({ ...row, gone: row.gone === 1 }))
         .sort((a, b) => a.id - b.id);
-      const changes = await keepAlive(tx, readChanges(tx, this.#options, entries));
+      const { changes, unread } = await keepAlive(tx, readRows(tx, this.#options, entries));
+      await keepUnread(tx, unread);
       for (const one of await applyWithin(tx, changes)) logUnreadable(log, one);
       return rows.length;
     });

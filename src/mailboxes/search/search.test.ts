@@ -429,6 +429,47 @@ onEachEngine('the search index', (engine) => {
     assert.match(lines[1] ?? '', /^the search index is written again/);
   });
 
+  test('a message whose body is missing for a while is found later, also after a restart', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const ids = [
+      await add(store, user, mail('brought', 'x'), Date.now()),
+      await add(store, user, mail('brought', 'y')),
+    ];
+    let isMissing = true;
+    const read: typeof store.bodies.read = (...args) => {
+      if (isMissing) throw new Refusal('body_unavailable', 'missing');
+      return store.bodies.read(...args);
+    };
+    const { read: db } = store.database;
+    const unread = () => db.selectFrom('search_unread').selectAll().orderBy('body_id').execute();
+    const search = startSearch(store, { retryMs: 10, bodies: { read } });
+    while ((await unread()).length < ids.length) await pause(5);
+    await settle(search, user);
+    assert.deepEqual(await found(search, user, 'brought'), []);
+    const waits = (await unread()).map(({ next_at }) => (next_at - Date.now()) / 3_600_000);
+    assert.deepEqual(
+      waits.map((hours) => Math.ceil(hours)),
+      [1, 24],
+    );
+    isMissing = false;
+    await store.database.write((tx) =>
+      tx
+        .updateTable('search_unread')
+        .set({ next_at: 0 })
+        .where('body_id', '=', ids[0] ?? 0)
+        .execute(),
+    );
+    while ((await unread()).length > 1) await pause(5);
+    await settle(search, user);
+    assert.deepEqual(await found(search, user, 'brought'), [ids[0]]);
+    await search.stop();
+    const again = startSearch(store, { bodies: { read } });
+    while ((await unread()).length > 0) await pause(5);
+    await settle(again, user);
+    assert.deepEqual(await found(again, user, 'brought'), ids);
+  });
+
   test('a message of many parts is read in few pieces', async () => {
     const store = await openTestMailstore(engine);
     const user = await store.makeUser();

@@ -8,9 +8,10 @@ import type { FindRequest, Hit, SearchChange, Unreadable } from './documents.ts'
 import {
   BATCH,
   type IndexerOptions,
+  keepUnread,
   logUnreadable,
   queueColumns,
-  readChanges,
+  readRows,
   type SearchIndex,
 } from './indexer.ts';
 
@@ -163,7 +164,8 @@ export class SqliteIndex implements SearchIndex {
     const last = rows.at(-1);
     if (!last) return 0;
     const entries = rows.map((row) => ({ ...row, gone: row.gone === 1 }));
-    const changes = await readChanges(read, this.#options, entries);
+    const { changes, unread } = await readRows(read, this.#options, entries);
+    if (unread.length > 0) await database.write((tx) => keepUnread(tx, unread));
     const request = { kind: 'apply', changes, position: last.id } as const;
     for (const one of await thread.ask<Unreadable[]>(request)) logUnreadable(log, one);
     this.#position = last.id;

@@ -22,6 +22,7 @@ import { twentieth } from './migrations/0020.ts';
 import { beforeTwentyFirst, twentyFirst } from './migrations/0021.ts';
 import { beforeTwentySecond, twentySecond } from './migrations/0022.ts';
 import { twentyThird } from './migrations/0023.ts';
+import { twentyFourth } from './migrations/0024.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -128,6 +129,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0021': twentyFirst,
     '0022': twentySecond(engine, isBegun),
     '0023': twentyThird(engine),
+    '0024': twentyFourth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

@@ -162,6 +162,14 @@ export interface SearchQueueTable {
   date: number | null;
 }
 
+/** `search/`: a message whose body could not be read when it was to be indexed. */
+export interface SearchUnreadTable {
+  account_id: number;
+  body_id: number;
+  /** When it is queued again. */
+  next_at: number;
+}
+
 /** `search/`: the search index, on PostgreSQL; `terms` is written by statements of its own. */
 export interface SearchDocumentTable {
   id: Generated<number>;

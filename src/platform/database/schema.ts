@@ -26,6 +26,7 @@ import type {
   MessageTable,
   SearchDocumentTable,
   SearchQueueTable,
+  SearchUnreadTable,
   ShadowMailboxTable,
   ShadowMessageTable,
   ShadowTombstoneTable,
@@ -168,6 +169,7 @@ export interface Schema {
   mailserver_events: MailserverEventTable;
   search_documents: SearchDocumentTable;
   search_queue: SearchQueueTable;
+  search_unread: SearchUnreadTable;
   settings: SettingTable;
   deliveries: DeliveryTable;
   delivery_payloads: DeliveryPayloadTable;
