@@ -67,3 +67,32 @@ describe('work that is repeated', () => {
     assert.equal(runs, last);
   });
 });
+
+test('an outage with patience is told once nothing worked for so long, and is over with the first success', (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const told: unknown[] = [];
+  const outage = new Outage(
+    (failure) => told.push(failure),
+    (seconds) => told.push(seconds),
+    60_000,
+  );
+  for (; now < 600_000; now += 40_000) {
+    outage.failed('one of several is down');
+    now += 10_000;
+    outage.worked();
+  }
+  assert.deepEqual(told, []);
+  outage.failed('first');
+  now += 59_999;
+  outage.failed('second');
+  assert.equal(outage.isOn, false);
+  now += 1;
+  outage.failed('third');
+  outage.failed('fourth');
+  assert.equal(outage.isOn, true);
+  outage.worked();
+  outage.worked();
+  assert.equal(outage.isOn, false);
+  assert.deepEqual(told, ['third', 60]);
+});

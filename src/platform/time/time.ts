@@ -23,33 +23,46 @@ export function startOf(spanMs: number, at: EpochMs): EpochMs {
 export class Outage<Failure = unknown> {
   readonly #begins: (failure: Failure) => void;
   readonly #ends: (seconds: number) => void;
+  readonly #patienceMs: number;
+  /** The first failure since it worked last. */
   #since: number | undefined;
+  #isOn = false;
 
   /**
    * @param begins called with the first failure
    * @param ends called with the first success after it, and how many seconds it came after the failure
+   * @param patienceMs how long everything has to fail before it is told, where single failures are usual
    */
-  constructor(begins: (failure: Failure) => void, ends: (seconds: number) => void = () => {}) {
+  constructor(
+    begins: (failure: Failure) => void,
+    ends: (seconds: number) => void = () => {},
+    patienceMs = 0,
+  ) {
     this.#begins = begins;
     this.#ends = ends;
+    this.#patienceMs = patienceMs;
   }
 
-  /** Whether it failed the last time. */
+  /** Whether it failed the last time, and its patience was over. */
   get isOn(): boolean {
-    return this.#since !== undefined;
+    return this.#isOn;
   }
 
   failed(failure: Failure): void {
-    if (this.isOn) return;
-    this.#since = performance.now();
+    if (this.#isOn) return;
+    const now = performance.now();
+    this.#since ??= now;
+    if (now - this.#since < this.#patienceMs) return;
+    this.#isOn = true;
     this.#begins(failure);
   }
 
   worked(): void {
-    if (this.#since === undefined) return;
-    const seconds = Math.round((performance.now() - this.#since) / 1000);
+    const since = this.#since;
     this.#since = undefined;
-    this.#ends(seconds);
+    if (since === undefined || !this.#isOn) return;
+    this.#isOn = false;
+    this.#ends(Math.round((performance.now() - since) / 1000));
   }
 }
 

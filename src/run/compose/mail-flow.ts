@@ -30,7 +30,7 @@ import {
   type NetworkTest,
   testNetworks,
 } from '../../platform/net/net.ts';
-import { Outage } from '../../platform/time/time.ts';
+import { MINUTE_MS, Outage } from '../../platform/time/time.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import { ownPreface } from '../../protocols/smtp-client/smtp-client.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
@@ -150,6 +150,9 @@ function openDeliveryDns({ dns: { servers } }: Config, metrics: Metrics) {
   });
 }
 
+/** Of a relay with several addresses one may be down, and what fails is tried again a minute later. */
+const RELAY_PATIENCE_MS = MINUTE_MS;
+
 /** Sends messages to the hosts of their recipients, or by the smarthost. */
 function buildSender(
   { config, domains, metrics, logger: log }: MailFlowOptions,
@@ -170,6 +173,7 @@ function buildSender(
       metrics.setRelayUp(true);
       log.info({ relay: relay?.host, seconds }, 'the relay of SMTP_RELAY_URL takes mail again');
     },
+    RELAY_PATIENCE_MS,
   );
   if (relay) metrics.setRelayUp(true);
   return new MessageSender({
