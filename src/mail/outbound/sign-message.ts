@@ -7,10 +7,10 @@ import { promisify } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
+  ARC_SETS_MAX,
   canonicalField,
   type HeaderField,
-  parseTagList,
-  rawValue,
+  readArcSets,
   signedText,
 } from '../../protocols/message/message.ts';
 import type { DkimKey } from '../../tenants/domains/domains.ts';
@@ -107,11 +107,6 @@ async function complete(unsigned: string, covered: string, key: DkimKey): Promis
 
 /* ARC: what we found when the message came, under our seal, for hosts that it is forwarded to. */
 
-/** RFC 8617 section 4.2.1. */
-const SETS_MAX = 50;
-/** The fields of a set, in the order in which a seal covers them (section 5.1.1). */
-const SET = ['arc-authentication-results', 'arc-message-signature', 'arc-seal'];
-
 /**
  * Adds a set to a message (RFC 8617 section 5.1).
  *
@@ -126,9 +121,9 @@ export async function sealArc(
   cv: 'none' | 'pass',
   signing: Signing,
 ): Promise<HeaderField[]> {
-  const sets = readSets(fields);
+  const sets = readArcSets(fields);
   const instance = (sets?.length ?? 0) + 1;
-  if (!sets || instance > SETS_MAX || (cv === 'none') !== (sets.length === 0)) return [];
+  if (!sets || instance > ARC_SETS_MAX || (cv === 'none') !== (sets.length === 0)) return [];
   const { domain, key, now } = signing;
   const found = {
     name: 'arc-authentication-results',
@@ -144,25 +139,6 @@ export async function sealArc(
   const covered = [...sets.flat(), found, signature].map(({ text }) => text);
   const text = [...covered, unsigned].map((field) => canonicalField(field, 'relaxed'));
   return [await complete(unsigned, text.join('\r\n'), key), signature, found];
-}
-
-/** The sets of the chain so far, in order; undefined where they are none. Each field is read once: there may be 150. */
-function readSets(fields: readonly HeaderField[]): HeaderField[][] | undefined {
-  const byInstance = Map.groupBy(
-    fields.filter(({ name }) => SET.includes(name)),
-    instanceOf,
-  );
-  const sets = Array.from({ length: byInstance.size }, (_, at) =>
-    SET.flatMap((name) => (byInstance.get(at + 1) ?? []).filter((field) => field.name === name)),
-  );
-  return sets.every(({ length }) => length === SET.length) ? sets : undefined;
-}
-
-/** The tag `i`, which the results have in front, and the others anywhere. */
-function instanceOf(field: HeaderField): number {
-  const [first = ''] = rawValue(field).split(';');
-  const list = field.name === SET[0] ? first : rawValue(field);
-  return Number(parseTagList(list).tags.get('i'));
 }
 
 /** Private keys by their PEM text: to read one takes longer than to sign with it. A key takes some 5 KB. */

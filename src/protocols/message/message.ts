@@ -24,6 +24,7 @@ export {
   toDnsName,
   toHostName,
 } from './addresses.ts';
+export { ARC_SETS_MAX, type ArcSet, readArcSets } from './arc.ts';
 export {
   type Attachment,
   findPreviewPart,

@@ -76,11 +76,19 @@ export function readTags(field: HeaderField): TagList {
   return parseTagList(isReadable(field) ? rawValue(field) : '');
 }
 
-const tagOf = ({ tags }: TagList, name: string) => tags.get(name)?.replace(/[ \t\r\n]/g, '') ?? '';
+/** A tag without white space; `''` where it is not there. */
+export function tagOf({ tags }: TagList, name: string): string {
+  return tags.get(name)?.replace(/[ \t\r\n]/g, '') ?? '';
+}
 
 /** Whose signature it says to be: `''` where that is no name. */
 export function signingDomain(list: TagList): string {
   return toName(tagOf(list, 'd'));
+}
+
+/** The DNS name of its key, `''` where that is none. As one name: a selector alone, such as Gmail's, may be a number, as IPv4. */
+export function keyNameOf(list: TagList, domain: string): string {
+  return toName(`${tagOf(list, 's')}._domainkey.${domain}`);
 }
 
 /**
@@ -95,8 +103,7 @@ export function readSignature(
 ): Signature {
   const tag = (name: string) => tagOf(list, name);
   const domain = signingDomain(list);
-  // As one name: a selector alone may be a number, such as Gmail's, which would be read as an IPv4 address.
-  const keyName = toName(`${tag('s')}._domainkey.${domain}`);
+  const keyName = keyNameOf(list, domain);
   const identity = kind === 'dkim' ? toName(tag('i').replace(/^.*@/, '')) || domain : domain;
   const [headerCanon = '', bodyCanon = 'simple'] = (tag('c') || 'simple').toLowerCase().split('/');
   const signature = {

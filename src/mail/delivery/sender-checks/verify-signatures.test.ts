@@ -268,6 +268,14 @@ suite('ARC', () => {
     assert.equal(left, twice);
   });
 
+  test('the key of a seal whose domain and selector are in UTF-8 (RFC 8616 section 4)', async () => {
+    const name = 'xn--schlssel-95a._domainkey.xn--bcher-kva.test';
+    const once = await seal(original, 'none');
+    const message = once.replace('d=list.test', 'd=bücher.test').replace('s=key1', 's=schlüssel');
+    const { asked } = await check({ message });
+    assert.ok(asked.includes(`TXT ${name}`), asked.join());
+  });
+
   test('does not make up for DMARC', async () => {
     const { verdicts } = await check({ message: await seal(mail('ann@bank.test'), 'none') });
     assert.equal(verdicts.arc.result, 'pass');

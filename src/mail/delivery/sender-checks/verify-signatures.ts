@@ -4,28 +4,29 @@
  */
 import type { EpochMs } from '../../../platform/time/time.ts';
 import {
+  type ArcSet,
   BodyHash,
   type Canonicalization,
   canonicalField,
   type Header,
   type HeaderField,
-  parseTagList,
-  rawValue,
+  readArcSets,
   signedText,
   type TagList,
-  toDnsName,
 } from '../../../protocols/message/message.ts';
 import { isAligned } from './evaluate-dmarc.ts';
 import { type LookupAnswer, type MessageLookups, textRecords, type Weight } from './lookups.ts';
 import {
   type FoundKey,
   isGoodSignature,
+  keyNameOf,
   readSignature,
   readSigningKey,
   readTags,
   type Signature,
   type SignatureOutcome,
   signingDomain,
+  tagOf,
   withoutSignature,
 } from './read-signature.ts';
 import type { ArcVerdict } from './verdicts.ts';
@@ -199,80 +200,50 @@ export function keyIn(answer: LookupAnswer): FoundKey {
 
 /* The ARC chain of a message: who passed it on, and what they had found (RFC 8617). */
 
-/** RFC 8617 section 4.2.1. */
-const MAX_SETS = 50;
-/** Octets of a field of a set. */
-const MAX_FIELD = 16 * 1024;
-
-const ARC_RESULTS = 'arc-authentication-results';
-const SIGNATURE = 'arc-message-signature';
-const SEAL = 'arc-seal';
-const NAMES = [ARC_RESULTS, SIGNATURE, SEAL];
-
-/** The three fields that one host added, in the order in which a seal covers them. */
-interface ArcSet {
-  readonly fields: readonly [results: HeaderField, signature: HeaderField, seal: HeaderField];
-  readonly seal: { readonly domain: string; readonly keyName: string; readonly algorithm: string };
+/** A set whose seal can be verified. */
+interface SealedSet {
+  readonly fields: ArcSet;
+  readonly domain: string;
+  readonly keyName: string;
+  readonly algorithm: string;
+  /** Base64. */
+  readonly signature: string;
 }
 
-function tagsOf(field: HeaderField): (name: string) => string {
-  const { tags, repeated } = parseTagList(rawValue(field));
-  return (name) => (repeated === undefined ? tags.get(name) : undefined)?.replace(/\s/g, '') ?? '';
-}
-
-/** The number of the set that a field belongs to; undefined where it has none. */
-function instanceOf(field: HeaderField): number | undefined {
-  // RFC 8617 section 4.1.1: in the results the number comes first, in the other fields it is a tag.
-  const text =
-    field.name === ARC_RESULTS
-      ? /^\s*i\s*=\s*(\d+)\s*;/.exec(rawValue(field))?.[1]
-      : tagsOf(field)('i');
-  const instance = /^\d{1,2}$/.test(text ?? '') ? Number(text) : 0;
-  return instance >= 1 && instance <= MAX_SETS ? instance : undefined;
-}
-
-/** @returns the set, or undefined where it is not valid (RFC 8617 section 5.2 step 3) */
-function readSet(fields: readonly HeaderField[], instance: number): ArcSet | undefined {
-  const [results, signature, seal] = NAMES.map((name) =>
-    fields.find((field) => field.name === name),
-  );
-  if (fields.length !== NAMES.length || !results || !signature || !seal) return undefined;
-  const tag = tagsOf(seal);
-  if (tag('cv').toLowerCase() !== (instance === 1 ? 'none' : 'pass') || tag('h') !== '')
-    return undefined;
-  const domain = toDnsName(tag('d')) ?? '';
-  const keyName = `${tag('s')}._domainkey.${domain}`;
-  return {
-    fields: [results, signature, seal],
-    seal: { domain, keyName, algorithm: tag('a').toLowerCase() },
-  };
+/** @returns undefined where the seal is not valid (RFC 8617 section 5.2 step 3) */
+function readSeal(fields: ArcSet, at: number): SealedSet | undefined {
+  const list = readTags(fields[2]);
+  const { repeated } = list;
+  if (repeated !== undefined || tagOf(list, 'h') !== '') return undefined;
+  if (tagOf(list, 'cv').toLowerCase() !== (at === 0 ? 'none' : 'pass')) return undefined;
+  const domain = signingDomain(list);
+  const keyName = keyNameOf(list, domain);
+  if (domain === '' || keyName === '') return undefined;
+  const algorithm = tagOf(list, 'a').toLowerCase();
+  return { fields, domain, keyName, algorithm, signature: tagOf(list, 'b') };
 }
 
 /** The sets in order; undefined where the chain is broken. */
-function readSets(fields: readonly HeaderField[]): ArcSet[] | undefined {
-  if (fields.some(({ text }) => text.length > MAX_FIELD)) return undefined;
-  const byInstance = Map.groupBy(fields, instanceOf);
-  const sets = Array.from({ length: byInstance.size }, (_, at) =>
-    readSet(byInstance.get(at + 1) ?? [], at + 1),
-  );
-  return sets.every((set) => set !== undefined) ? sets : undefined;
+function readSealedSets(fields: readonly HeaderField[]): SealedSet[] | undefined {
+  const sets = readArcSets(fields)?.map(readSeal);
+  return sets?.every((set) => set !== undefined) ? sets : undefined;
 }
 
 class ArcChain {
   /** Undefined where the sets do not form a chain. */
-  readonly #sets: readonly ArcSet[] | undefined;
+  readonly #sets: readonly SealedSet[] | undefined;
   /** The newest ARC-Message-Signature: it must verify for the message as it came. */
   readonly newest: Signature | undefined;
 
   constructor(fields: readonly HeaderField[], now: EpochMs) {
-    this.#sets = readSets(fields.filter(({ name }) => NAMES.includes(name)));
+    this.#sets = readSealedSets(fields);
     const newest = this.#sets?.at(-1);
     this.newest = newest && readSignature(newest.fields[1], 'arc', now);
   }
 
   /** Names of the keys of all seals. */
   get sealKeys(): string[] {
-    return (this.#sets ?? []).map(({ seal }) => seal.keyName);
+    return (this.#sets ?? []).map(({ keyName }) => keyName);
   }
 
   /**
@@ -287,7 +258,7 @@ class ArcChain {
     if (!sets) return { result: 'fail', instance: 0, domain: '' };
     const last = sets.at(-1);
     if (!last || !this.newest) return { result: 'none', instance: 0, domain: '' };
-    const about = { instance: sets.length, domain: last.seal.domain };
+    const about = { instance: sets.length, domain: last.domain };
     const { result } = await verifySignature(this.newest);
     if (result !== 'pass') return { result: 'fail', ...about };
     const seals = await Promise.all(sets.map((_, at) => isSealed(sets.slice(0, at + 1), keyAt)));
@@ -297,17 +268,16 @@ class ArcChain {
 
 /** Whether the last seal covers all sets (RFC 8617 section 5.1.1). */
 async function isSealed(
-  sets: readonly ArcSet[],
+  sets: readonly SealedSet[],
   keyAt: (name: string) => Promise<FoundKey>,
 ): Promise<boolean> {
   const last = sets.at(-1);
-  const key = last && (await keyAt(last.seal.keyName));
-  if (!key || 'problem' in key || last.seal.algorithm !== `${key.type}-sha256`) return false;
+  const key = last && (await keyAt(last.keyName));
+  if (!key || 'problem' in key || last.algorithm !== `${key.type}-sha256`) return false;
   const sealed = sets.flatMap(({ fields }) => fields.map(({ text }) => text));
-  const seal = last.fields[2];
-  const covered = [...sealed.slice(0, -1), withoutSignature(seal.text)];
+  const covered = [...sealed.slice(0, -1), withoutSignature(last.fields[2].text)];
   const text = covered.map((field) => canonicalField(field, 'relaxed')).join('\r\n');
-  return isGoodSignature(key, text, tagsOf(seal)('b'));
+  return isGoodSignature(key, text, last.signature);
 }
 
 /* Whether a message still passes DMARC at the next host when we forward it unchanged. */
