@@ -118,6 +118,10 @@ suite('the record that applies', () => {
     assert.equal(await found('x.a.b.bank.test', ended), 'quarantine');
     const registry = { ...two, 'b.bank.test': `${reject}; psd=y` };
     assert.equal(await found('x.a.b.bank.test', registry), 'quarantine');
+    // What is no DMARC record is passed over; one without a policy counts, and says nothing (RFC 9989 section 4.10.1).
+    const stray = { ...two, 'b.bank.test': 'p=none; v=DMARC1' };
+    assert.equal(await found('x.a.b.bank.test', stray), 'quarantine');
+    assert.equal(await found('x.a.b.bank.test', { ...two, 'b.bank.test': 'v=DMARC1' }), 'invalid');
     const { lookup, asked } = lookupIn({ records: {} });
     await discoverPolicy(`${'a.'.repeat(20)}bank.test`, lookup);
     assert.equal(asked.length, 8);

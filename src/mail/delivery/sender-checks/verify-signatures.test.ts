@@ -42,6 +42,14 @@ test('a key is read once for an answer of DNS, and again from the next answer', 
   assert.equal(keyIn(revoked), keyIn(revoked));
 });
 
+test('of several records at a selector the first that is a key counts', () => {
+  const keyOf = (...texts: string[]) => keyIn({ kind: 'records', records: texts });
+  assert.ok('key' in keyOf('v=spf1 -all', rsaKey.record));
+  assert.ok('key' in keyOf(rsaKey.record, 'v=DKIM1; p='));
+  assert.deepEqual(keyOf('v=DKIM1; p=', 'v=spf1 -all'), { problem: 'key revoked' });
+  assert.ok('problem' in keyOf('a=1', 'a=2', 'a=3', 'a=4', rsaKey.record));
+});
+
 suite('signatures that another implementation makes', () => {
   const value = fc
     .array(

@@ -187,13 +187,20 @@ function chooseSignatures<Field extends HeaderField>(
  */
 const readKeys = new WeakMap<LookupAnswer, FoundKey>();
 
-/** The key in an answer of DNS. It is read once, and kept for as long as the answer is. */
+/** The most records at a selector that are read. */
+const RECORDS_MAX = 4;
+
+/**
+ * The key in an answer of DNS. It is read once, and kept for as long as the answer is. A selector has one record; what
+ * follows from more RFC 6376 section 3.6.2.2 leaves open. As in Rspamd, the first that is a key counts: of a key beside a
+ * stray text DNS may tell either first.
+ */
 export function keyIn(answer: LookupAnswer): FoundKey {
   const kept = readKeys.get(answer);
   if (kept) return kept;
   if (answer.kind === 'unanswered') return { problem: 'no answer for the key', isTemporary: true };
-  const [record] = textRecords(answer);
-  const key = record === undefined ? { problem: 'no key' } : readSigningKey(record);
+  const found = textRecords(answer).slice(0, RECORDS_MAX).map(readSigningKey);
+  const key = found.find((one) => !('problem' in one)) ?? found[0] ?? { problem: 'no key' };
   readKeys.set(answer, key);
   return key;
 }
