@@ -74,7 +74,7 @@ export class MailLoad {
   #running: Promise<unknown>;
   /** How many syncs of the app have begun, and how many of them have ended. */
   readonly #syncs = { begun: 0, ended: 0 };
-  /** Messages answered 451 or not at all, and syncs answered 503, or not at all. */
+  /** Messages answered 451 or 452, or not at all, and syncs answered 503, or not at all. */
   readonly counts = { refused: 0, unavailable: 0 };
 
   /** @param t the test, with which it ends @param nodes each by itself, and through the balancer */
@@ -258,7 +258,11 @@ export class MailLoad {
 }
 
 function isDeferred(error: unknown): boolean {
-  return error instanceof Error && 'responseCode' in error && error.responseCode === 451;
+  return (
+    error instanceof Error &&
+    'responseCode' in error &&
+    [451, 452].includes(Number(error.responseCode))
+  );
 }
 
 /** A node that ends says 421 (RFC 5321 section 3.8), or nothing any more. */

@@ -170,6 +170,32 @@ test('a table locked by somebody else', (t) =>
     await admin.end();
   }));
 
+test('a disk without room', (t) =>
+  day(t, async ({ nodes, load }) => {
+    const admin = await asAdmin('mail');
+    // What PostgreSQL answers then, without a disk of its own to fill. Changes that need no room are committed meanwhile.
+    await admin.query(`
+      create function no_room() returns trigger language plpgsql as
+        $$ begin raise exception 'could not extend file: No space left on device' using errcode = 'disk_full'; end $$;
+      create trigger no_room before insert on messages execute function no_room()`);
+    await load.isRefused();
+    await nodes.readiness.until(/^degraded: disk$/);
+    await admin.query('drop function no_room cascade');
+    await admin.end();
+    await load.flows();
+    await nodes.readiness.untilReady();
+    // Once when it begins and once when it is over, whatever is refused and committed meanwhile.
+    for (const at of [0, 1]) {
+      const said = () =>
+        nodes
+          .output(at)
+          .match(/the disk of PostgreSQL (?:is full|has space again)/g)
+          ?.join();
+      await until('it is said that there is space', () => said()?.endsWith('again') === true);
+      assert.equal(said(), 'the disk of PostgreSQL is full,the disk of PostgreSQL has space again');
+    }
+  }));
+
 test('both nodes end well after all these days', () => survivors?.end());
 
 test('stopped, and the nodes are told to end meanwhile', async (t) => {

@@ -91,6 +91,11 @@ export class RunningNodes {
     return this.#at(at).process.child.pid;
   }
 
+  /** What a node has written so far. */
+  output(at: number): string {
+    return this.#at(at).process.output();
+  }
+
   /** Ends a node by SIGKILL, in the middle of everything. */
   async kill(at: number): Promise<void> {
     const { process } = this.#at(at);

@@ -69,6 +69,8 @@ export interface Database {
   readonly notices: CommitNotices;
   /** Whether a query has found damage on the disk since the start: only a backup helps. */
   readonly isDamaged: boolean;
+  /** Whether the server's disk was full lately. Undefined on SQLite, whose disk is that of the bodies. */
+  readonly isDiskFull?: boolean;
   /**
    * The number of the server's history, as SQL: each failover begins a new one. What was committed before it and is
    * missing now was lost by it. Undefined where the server does not tell it, and on SQLite.

@@ -84,6 +84,7 @@ export async function openDatabase(
       poolSize,
       timeoutMs,
       onCommit,
+      diskOutage: diskOutage(logger),
       onBroken: (error) => {
         if (!freezes.wereJustNow()) outage.failed(error);
       },
@@ -126,6 +127,18 @@ function connectionOutage(logger: Pick<Logger, 'info' | 'warn'>): Outage<Error> 
         'a connection to the database broke: until the database answers again, mail is deferred and requests are answered 503',
       ),
     (awaySeconds) => logger.info({ awaySeconds }, 'the database answers again'),
+  );
+}
+
+/** The disk of DATA_DIR has its own lines, where its room is measured. */
+function diskOutage(logger: Pick<Logger, 'info' | 'error'>): Outage {
+  return new Outage(
+    (err) =>
+      logger.error(
+        { err },
+        "the disk of PostgreSQL is full: mail is deferred with 452, and changes are answered 503, until the server's disk has space",
+      ),
+    () => logger.info('the disk of PostgreSQL has space again: mail is accepted'),
   );
 }
 

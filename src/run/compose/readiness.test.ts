@@ -15,6 +15,7 @@ test('a node whose disk is full asks about the others once in a second, however 
         return others;
       },
     },
+    {},
   );
   assert.deepEqual(await Promise.all(Array.from({ length: 50 }, check)), Array(50).fill(false));
   assert.equal(questions, 1);

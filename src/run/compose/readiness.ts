@@ -17,7 +17,7 @@ export function readinessChecks(
     database: () => answers(database),
     listeners: async () => served.progress.listening,
     bodies: () => served.bodies.readiness(),
-    disk: diskReadiness(served.bodies, nodes),
+    disk: diskReadiness(served.bodies, nodes, database),
     'mail server': async () => served.imap?.answers() ?? true,
   };
 }
@@ -33,15 +33,16 @@ const ANSWER_MS = 1_000;
 
 /**
  * A node whose disk is full sends mail to the others, where one has room. Alone, or where all are full, it still serves
- * what needs no disk: a balancer without a node serves nothing at all.
+ * what needs no disk: a balancer without a node serves nothing at all. The disk of PostgreSQL is the same for all.
  */
 export function diskReadiness(
   bodies: Pick<Bodies, 'isDiskFull'>,
   nodes: Pick<Nodes, 'othersHave'>,
+  database: Pick<Database, 'isDiskFull'>,
 ): () => Promise<boolean | 'degraded'> {
   let asked = { at: Number.NEGATIVE_INFINITY, answer: Promise.resolve(false) };
   return async () => {
-    if (!(await bodies.isDiskFull())) return true;
+    if (!(await bodies.isDiskFull())) return database.isDiskFull ? 'degraded' : true;
     const now = performance.now();
     if (now - asked.at >= ANSWER_MS) asked = { at: now, answer: nodes.othersHave('disk') };
     return (await asked.answer) ? false : 'degraded';

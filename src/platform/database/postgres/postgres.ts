@@ -1,5 +1,6 @@
 /** PostgreSQL, for operators who have one and for several nodes on the same state. */
 import { sql, type TransactionBuilder } from 'kysely';
+import { Outage } from '../../time/time.ts';
 import {
   CommitNotices,
   collectNotices,
@@ -7,7 +8,13 @@ import {
   type Queries,
   type ReadDatabase,
 } from '../engine.ts';
-import { isDamage, isLostConnection, isRolledBack, isUnavailable } from '../failures.ts';
+import {
+  isDamage,
+  isLostConnection,
+  isRolledBack,
+  isStorageFull,
+  isUnavailable,
+} from '../failures.ts';
 import { migrate, refuseUnfinished } from '../migrate.ts';
 import type { Schema } from '../schema.ts';
 import type { ConnectionOptions } from './connections.ts';
@@ -25,6 +32,8 @@ export interface PostgresOptions {
   readonly onBroken?: (error: Error) => void;
   /** Called once with the reason why a failover that loses commits cannot be noticed on this server. */
   readonly onNoTimeline?: (error: unknown) => void;
+  /** Told of the server's disk: that it has no room, and that nothing failed for that reason for a while. */
+  readonly diskOutage?: Outage;
   /** Called with each step of a migration that takes time. */
   readonly onMigration?: (line: string) => void;
   /** Called for each committed transaction with its milliseconds, for metrics. */
@@ -34,6 +43,8 @@ export interface PostgresOptions {
 }
 
 const ATTEMPTS_MAX = 5;
+/** On a full disk a change that finds room in the pages of its table is committed: the disk has room when none failed for so long. */
+const ROOM_MS = 10_000;
 
 /**
  * The timeline that the server writes to. A promoted server begins a new one (PostgreSQL's manual, section 26.3.5), and
@@ -47,14 +58,21 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const { url, poolSize = 20, timeoutMs = 8_000, onBroken } = options;
   const urls = typeof url === 'string' ? [url] : url;
   await migrateOn({ urls, poolSize: 2, onBroken }, options);
+  const { diskOutage = new Outage(() => {}) } = options;
   let isDamaged = false;
+  let fullAt = 0;
   const onError = (error: unknown) => {
     if (isDamage(error)) isDamaged = true;
+    if (!isStorageFull(error)) return;
+    fullAt = performance.now();
+    diskOutage.failed(error);
   };
   const onCommit = async <T>(write: Promise<T>) => {
     const begunAt = performance.now();
     const value = await write;
-    options.onCommit?.({ ms: performance.now() - begunAt });
+    const now = performance.now();
+    if (now - fullAt >= ROOM_MS) diskOutage.worked();
+    options.onCommit?.({ ms: now - begunAt });
     return value;
   };
   const connecting = { urls, poolSize, timeoutMs, onBroken, onError };
@@ -72,6 +90,9 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     notices,
     get isDamaged() {
       return isDamaged;
+    },
+    get isDiskFull() {
+      return diskOutage.isOn;
     },
     timeline: canTell ? timeline : undefined,
     processLock: (key) => processLock(urls, key),
