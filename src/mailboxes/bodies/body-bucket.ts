@@ -15,9 +15,11 @@ import {
   S3Client,
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
+import { LRUCache } from 'lru-cache';
 import pLimit from 'p-limit';
 import { when } from '../../platform/errors/errors.ts';
 import { ensureFolder } from '../../platform/files/files.ts';
+import { entries } from '../../platform/memory/memory.ts';
 import { readRange } from './body-folder.ts';
 import {
   BodyLost,
@@ -83,6 +85,11 @@ export class BodyBucket implements BodyStore {
   readonly #client: S3Client;
   readonly #deadlineMs: number;
   readonly #uploads = pLimit(UPLOADS_AT_ONCE);
+  /**
+   * Bodies whose digest was wrong. That is found at the end, when a reader can only break off: a mail program would connect
+   * again, ask for the same message, and never come to those behind it.
+   */
+  readonly #damaged = new LRUCache<string, true>(entries(1_000));
 
   constructor(options: BucketOptions) {
     const { endpoint, bucket, region, accessKeyId, secretAccessKey } = options;
@@ -156,9 +163,21 @@ export class BodyBucket implements BodyStore {
   }
 
   async *read(name: string, wanted: WantedBytes): AsyncGenerator<Uint8Array> {
+    const isWhole = wanted.start === 0 && wanted.end === wanted.size;
+    try {
+      // Read once for its digest, before anything is passed on: somebody may have put it back.
+      if (isWhole && this.#damaged.delete(name)) for await (const _ of this.#stream(name, wanted));
+      yield* this.#stream(name, wanted);
+    } catch (error) {
+      if (isWhole && error instanceof BodyLost) this.#damaged.set(name, true);
+      throw error;
+    }
+  }
+
+  #stream(name: string, wanted: WantedBytes): AsyncGenerator<Uint8Array> {
     const open = (range: string | undefined) => this.#open(name, range);
     const source = { name: `${this.location}/${name}`, open, attempts: ATTEMPTS };
-    yield* readObject({ ...source, deadlineMs: this.#deadlineMs }, wanted);
+    return readObject({ ...source, deadlineMs: this.#deadlineMs }, wanted);
   }
 
   /** @throws BodyLost, StoreUnavailable */
