@@ -11,6 +11,7 @@ import {
   refused,
   rowWhen,
 } from '../../../test/support/queue/open-queue.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { Job, Settled, WorkOptions } from './queue.ts';
 
 const SECOND = 1_000;
@@ -203,6 +204,18 @@ onEachEngine('outcomes', (engine) => {
     await bench.clock.advance(600 * SECOND);
     const ended = await rowWhen(bench, ({ status }) => status === 'failed');
     assert.deepEqual([ended.attempts, ends], [4, 1]);
+    await queue.idle();
+  });
+
+  test('an attempt without what it needs says which that is', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue } = bench.start({
+      delays: [5],
+      attempt: () => Promise.reject(new Refusal('body_unavailable', 'the source is missing')),
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    const row = await rowWhen(bench, ({ attempts }) => attempts === 1);
+    assert.match(row.last_error ?? '', /the source is missing/);
     await queue.idle();
   });
 

@@ -34,6 +34,8 @@ const atOnce: InLine = (write) => write();
 /** An attempt that ended. */
 export interface Ended {
   readonly outcome: AttemptOutcome;
+  /** Why it threw, if it did. */
+  readonly thrown?: DeliveryError;
   /** Of a delivery to several recipients. */
   readonly shared?: SharedAttempt;
   /**

@@ -1,5 +1,6 @@
 /** A worker of one kind of delivery: leases due rows, runs the attempts, and records their outcomes. */
 
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { Repeat } from '../../platform/time/time.ts';
 import { type JobFacts, UnreadablePayload } from './delivery.ts';
 import { Lanes } from './lanes.ts';
@@ -30,8 +31,8 @@ const CONCURRENCY = 512;
 const PAYLOADS_MAX = 64 * 1024 * 1024;
 /** Leases under way at a time: the size of their rows is known only when they have been read. */
 const LEASES_MAX = 4;
-/** The outcome of an attempt that throws. */
-const THREW = { result: 'temporary', error: { text: 'internal error' } } as const;
+/** What operators are told of an attempt that throws for no known reason. */
+const INTERNAL = 'internal error';
 /** Stands for an attempt that ended before it began. */
 const PUT_BACK = { result: 'temporary', error: { text: 'postponed' } } as const;
 /** When it is due again. Its host is known by then: it waits without being leased. */
@@ -302,8 +303,8 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   #record(job: JobFacts, ended: Ended, signal: AbortSignal): Promise<number | undefined> {
     const { outcome, attemptMs } = ended;
     if (outcome === PUT_BACK) return this.#recorder.putBack(job, PUT_BACK_MS);
-    return outcome === THREW && job.isLast
-      ? this.#recorder.repeatLast(job, THREW.error, attemptMs, signal)
+    return ended.thrown && job.isLast
+      ? this.#recorder.repeatLast(job, ended.thrown, attemptMs, signal)
       : this.#recorder.record(job, ended, signal);
   }
 
@@ -326,7 +327,9 @@ export class Worker<Payload = unknown, Prepared = unknown> {
         { err: error, kind, id: facts.id, mailId: facts.mailId },
         'a delivery attempt failed unexpectedly: it counts as a temporary failure',
       );
-      return { outcome: THREW };
+      // Such as a source that is missing: it is nothing that the receiver has said, and may be there again.
+      const thrown = { text: error instanceof Refusal ? error.message : INTERNAL };
+      return { outcome: { result: 'temporary', error: thrown }, thrown };
     }
   }
 
