@@ -157,6 +157,39 @@ onEachEngine('outcomes', (engine) => {
     await rowWhen(bench, ({ status }) => status === 'delivered');
   });
 
+  test('an outcome waits for a database that is away, and the receiver hears nothing of it', async () => {
+    const bench = await openQueueBench(engine);
+    let isAway = true;
+    let tries = 0;
+    let isWritten = false;
+    const { queue, receiver } = bench.start({
+      async onOutcome() {
+        tries++;
+        if (isAway)
+          throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
+        isWritten = true;
+        return undefined;
+      },
+    });
+    receiver.respond = () => delivered;
+    await bench.enqueue(queue, bench.delivery('a'));
+    await receiver.nth(0);
+    const passUntil = async (condition: () => boolean) => {
+      while (!condition()) {
+        await bench.clock.advance(SECOND);
+        await turns();
+      }
+    };
+    await passUntil(() => tries >= 100);
+    isAway = false;
+    await passUntil(() => isWritten);
+    const row = await rowWhen(bench, ({ status }) => status === 'delivered');
+    assert.equal(row.attempts, 1);
+    assert.equal(receiver.attempts.length, 1);
+    assert.ok(bench.logged.length <= 6, 'one line for each try would fill the log');
+    await queue.idle();
+  });
+
   test('an attempt that throws is a temporary failure', async () => {
     const bench = await openQueueBench(engine);
     const { queue } = bench.start({

@@ -1,5 +1,5 @@
 /** Records the outcome of an attempt, together with its consequences. */
-import type { Queries } from '../../platform/database/database.ts';
+import { type Queries, refusalOfFailure } from '../../platform/database/database.ts';
 import { type NewEvent, writeEvents } from '../../tenants/events/events.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import {
@@ -22,6 +22,11 @@ import { type RowOutcome, writeOutcome } from './worker-rows.ts';
 
 /** Milliseconds between tries to write an outcome. A lost outcome means a second attempt. */
 const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];
+/**
+ * The same while the database is away or its disk is full, however long that is: whoever got the mail would get it again, and
+ * again for as long as leases can be written and outcomes cannot. As soon as other nodes look for leases that ended meanwhile.
+ */
+const OUTAGE_RETRY_MS = 1_000;
 /** The wait before the next attempt where it could not be written, so that a bug does not flood a receiver. */
 const UNWRITTEN_DELAY_MS = 300_000;
 /** How often a last attempt that throws is repeated. */
@@ -61,26 +66,30 @@ export class OutcomeRecorder {
   }
 
   /**
-   * Writes an outcome; tries again where the database fails.
+   * Writes an outcome; tries again where that fails, and until it is written where the database is the reason.
    *
    * @param signal ends the tries
    * @returns when the delivery is due again, if it is
    */
   async record(job: JobFacts, ended: Ended, signal: AbortSignal): Promise<number | undefined> {
     const { clock, log } = this.#around;
-    for (const pause of [...RETRIES_MS, undefined]) {
+    for (let tries = 0; ; tries++) {
+      let pause = RETRIES_MS[tries];
       try {
         return await this.#write(job, ended);
       } catch (error) {
-        log.error(
-          { err: error, kind: this.#options.kind, id: job.id, mailId: job.mailId },
-          'could not write the outcome of a delivery attempt: retry in some seconds',
-        );
+        if (tries <= RETRIES_MS.length) {
+          log.error(
+            { err: error, kind: this.#options.kind, id: job.id, mailId: job.mailId },
+            'could not write the outcome of a delivery attempt: retry in some seconds',
+          );
+        }
+        if (refusalOfFailure(error)) pause ??= OUTAGE_RETRY_MS;
       }
       if (signal.aborted) return undefined;
-      if (pause !== undefined) await wait(clock, pause);
+      if (pause === undefined) return this.#postpone(job, UNWRITTEN, UNWRITTEN_DELAY_MS);
+      await wait(clock, pause);
     }
-    return this.#postpone(job, UNWRITTEN, UNWRITTEN_DELAY_MS);
   }
 
   async #write(
