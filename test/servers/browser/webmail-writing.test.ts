@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import type { OutgoingMail } from '../../../packages/sdk/src/mail/client.ts';
+import type { SendMessageBody } from '../../../packages/sdk/src/api-types.ts';
+import type { StoredMail } from '../../../packages/sdk/src/testing/mailbox.ts';
 import { assertAccessible, assertFits, inPage, PHONE, until } from './mail-pages.ts';
 import { startWebmailParts, type WebmailParts } from './webmail-parts.ts';
 
@@ -17,13 +18,10 @@ after(async () => {
 });
 
 const LETTER = {
-  id: 1,
   subject: 'Plans',
   text: 'Shall we meet?\n-- \nBob',
   html: '<p>Shall we <b onclick="pwned.push(1)">meet</b>?</p><img src="https://a.test/x.png" onerror="pwned.push(2)"><script>pwned.push(3)</script>',
-  files: [
-    { part: '2', filename: 'plan.pdf', contentType: 'application/pdf', content: btoa('PDF') },
-  ],
+  attachments: [{ filename: 'plan.pdf', contentType: 'application/pdf', content: btoa('PDF') }],
 };
 
 const HOURS_AWAY = 7_200_000;
@@ -43,19 +41,27 @@ const setAhead = `{
 async function open(kind: string, options: Parameters<WebmailParts['open']>[0] = {}) {
   const watched = await parts.open(options);
   const { page } = watched;
-  await inPage(page, `(show(${JSON.stringify([LETTER])}), compose('${kind}', 1))`);
+  await inPage(page, `show(${JSON.stringify([LETTER])}).then(() => compose('${kind}', 1))`);
   const form = page.getByRole('dialog').filter({ has: page.getByLabel('Subject') });
   await form.getByLabel('Text', { exact: true }).waitFor();
-  const mails = (name: string) =>
-    inPage<OutgoingMail[]>(
+  /** Bodies of the requests that reached the server. */
+  const requests = (path: string) =>
+    inPage<SendMessageBody[]>(
       page,
-      `mailbox.calls.filter((call) => call.name === '${name}').map((call) => call.mail)`,
+      `server.requests.filter((one) => one.path === '${path}').map(({ body }) => body)`,
     );
   const sent = async () => {
-    await until(page, `mailbox.calls.some((call) => call.name === 'send')`);
-    return (await mails('send'))[0];
+    await until(page, `server.requests.some(({ path }) => path === '/mail/send')`);
+    return (await requests('/mail/send'))[0];
   };
-  return { ...watched, form, mails, sent };
+  /** The draft that the server has of a subject. */
+  const draftOf = async (subject: string) => {
+    const found = `mailbox.mailbox('Drafts').existing(mailbox.mailbox('Drafts').uids)
+      .find(({ envelope }) => envelope.subject === '${subject}')`;
+    await until(page, found);
+    return await inPage<StoredMail>(page, found);
+  };
+  return { ...watched, form, requests, sent, draftOf };
 }
 
 /** Pastes as a user does. Written as text, since the page has other globals than Node. */
@@ -70,7 +76,7 @@ function paste(page: Page, selector: string, type: string, text: string): Promis
 }
 
 test('recipients are suggested, pasted as a list and corrected; Ctrl+Enter sends, once', async () => {
-  const { page, context, form, sent, mails, assertQuiet } = await open('new');
+  const { page, context, form, sent, requests, assertQuiet } = await open('new');
   await until(page, `document.activeElement.getAttribute('role') === 'combobox'`);
   await page.keyboard.type('bob');
   await form.getByRole('option', { name: 'Bobby Tables bobby@school.test' }).waitFor();
@@ -101,7 +107,7 @@ test('recipients are suggested, pasted as a list and corrected; Ctrl+Enter sends
   await page.getByRole('button', { name: 'Undo' }).click();
   await form.getByRole('button', { name: 'Edit Baker, Ann' }).waitFor();
   assert.equal(await form.getByLabel('Text', { exact: true }).inputValue(), 'Hi');
-  assert.equal((await mails('send')).length, 1);
+  assert.equal((await requests('/mail/send')).length, 1);
   assertQuiet(/inline event handler/);
   await context.close();
 });
@@ -126,7 +132,7 @@ test('fifty recipients leave room for the text, and what is wrong is said beside
 });
 
 test('a second press on Undo takes back no other mail', async () => {
-  const { page, context, form, mails } = await open('new');
+  const { page, context, form, requests } = await open('new');
   for (const subject of ['One', 'Two']) {
     if (subject === 'Two') await inPage(page, `compose('new', 1)`);
     await form.getByRole('combobox', { name: 'To' }).fill('bob@sender.test');
@@ -134,15 +140,16 @@ test('a second press on Undo takes back no other mail', async () => {
     await page.keyboard.press('Control+Enter');
     await form.waitFor({ state: 'detached' });
   }
+  await until(page, `server.requests.filter(({ path }) => path === '/mail/send').length === 2`);
   await page.getByRole('button', { name: 'Undo' }).first().dblclick();
   await form.waitFor();
   assert.equal(await form.getByLabel('Subject').inputValue(), 'Two');
-  assert.equal((await mails('cancel')).length, 1);
+  assert.equal((await requests('/mail/sends/cancel')).length, 1);
   await context.close();
 });
 
 test('an answer to all quotes below a fold, is saved as a draft, and asks about what was forgotten', async () => {
-  const { page, context, form, mails, sent, assertQuiet } = await open('reply-all', {
+  const { page, context, form, sent, draftOf, assertQuiet } = await open('reply-all', {
     viewport: PHONE,
   });
   assert.equal(await form.getByLabel('Subject').inputValue(), 'Re: Plans');
@@ -150,12 +157,12 @@ test('an answer to all quotes below a fold, is saved as a draft, and asks about 
   await form.getByRole('button', { name: 'Edit carol@shop.test' }).waitFor();
   await form.getByLabel('Text', { exact: true }).fill('Yes, see attached');
   await form.getByText('Draft saved').waitFor();
-  const [draft] = await mails('saveDraft');
+  const draft = await draftOf('Re: Plans');
   assert.match(
-    draft?.text ?? '',
+    draft.text ?? '',
     /^Yes, see attached\n\nOn .*, Bob Baker wrote:\n> Shall we meet\?\n$/,
   );
-  assert.equal(draft?.html, undefined);
+  assert.equal(draft.html, undefined);
   await assertFits(page);
   await assertAccessible(page);
   await form.getByRole('button', { name: 'Send', exact: true }).click();
@@ -172,7 +179,7 @@ test('an answer to all quotes below a fold, is saved as a draft, and asks about 
   assert.deepEqual(mail?.cc, [{ address: 'carol@shop.test' }]);
   assert.equal(mail?.attachments?.[0]?.filename, 'plan.txt');
   assert.equal(mail?.draft?.mailbox, 'Drafts');
-  assert.deepEqual(mail?.inReplyTo, { mailbox: 'INBOX', id: 1 });
+  assert.deepEqual([mail?.inReplyTo?.mailbox, mail?.inReplyTo?.uid], ['INBOX', 1]);
   assertQuiet(/inline event handler/);
   await context.close();
 });
@@ -213,7 +220,7 @@ test('with formatting, nothing that is pasted or quoted runs or loads in the pag
 });
 
 test('a message is forwarded with its files, scheduled, or thrown away and had again', async () => {
-  const { page, context, form, sent, mails } = await open('forward');
+  const { page, context, form, sent, draftOf } = await open('forward');
   assert.equal(await form.getByLabel('Subject').inputValue(), 'Fwd: Plans');
   await form.getByText('plan.pdf').waitFor();
   await form.getByRole('combobox', { name: 'To' }).fill('dan@shop.test');
@@ -231,13 +238,18 @@ test('a message is forwarded with its files, scheduled, or thrown away and had a
   await page.getByRole('menuitem', { name: /^Tomorrow morning/ }).click();
   const mail = await sent();
   assert.ok(Date.parse(mail?.sendAt ?? '') > Date.now());
-  assert.deepEqual(mail?.attachments, [
-    {
-      filename: 'plan.pdf',
-      contentType: 'application/pdf',
-      from: { mailbox: 'INBOX', id: 1, part: '2' },
-    },
-  ]);
+  assert.deepEqual(
+    mail?.attachments?.map(({ uidvalidity: _, ...file }) => file),
+    [
+      {
+        filename: 'plan.pdf',
+        contentType: 'application/pdf',
+        mailbox: 'INBOX',
+        uid: 1,
+        part: '2',
+      },
+    ],
+  );
   assert.match(mail?.html ?? '', /^<div>For you<\/div><br>/);
   await page
     .getByText(/It will be sent on/)
@@ -248,7 +260,7 @@ test('a message is forwarded with its files, scheduled, or thrown away and had a
   await form.getByLabel('Subject').fill('Kept');
   await page.keyboard.press('Escape');
   await form.waitFor({ state: 'detached' });
-  assert.equal((await mails('saveDraft')).at(-1)?.subject, 'Kept');
+  await draftOf('Kept');
   await context.close();
 });
 
@@ -266,7 +278,13 @@ test('an hour later is an hour after the menu was opened, however long the messa
 
 test('the panel shows what app and server say without what grants access; failed mail has its reason', async () => {
   const { page, context, assertQuiet } = await parts.open({ viewport: PHONE });
-  await inPage(page, `(show([]), part('protocol'))`);
+  await inPage(
+    page,
+    `show([]).then(() => {
+      account.client.on = (_, tell) => { window.tell = tell; return () => {}; };
+      part('protocol');
+    })`,
+  );
   const panel = page.getByRole('complementary', { name: 'Protocol' });
   await panel.getByRole('heading').waitFor();
   const told = [
@@ -280,7 +298,7 @@ test('the panel shows what app and server say without what grants access; failed
     { direction: 'received', channel: 'http', title: '429 POST /mail/sync', body: '', at: 0 },
     { direction: 'received', channel: 'websocket', title: 'hello', body: { user: 'ada' }, at: 0 },
   ];
-  await inPage(page, `${JSON.stringify(told)}.forEach((event) => mailbox.traffic(event))`);
+  await inPage(page, `${JSON.stringify(told)}.forEach((event) => tell(event))`);
   assert.deepEqual(await panel.locator('.title').allTextContents(), [
     'WS hello',
     '429 POST /mail/sync',
@@ -295,8 +313,15 @@ test('the panel shows what app and server say without what grants access; failed
   await panel.getByRole('button', { name: 'Clear' }).click();
   assert.equal(await panel.locator('li').count(), 0);
 
-  await inPage(page, `part('outgoing')`);
-  await page.getByRole('dialog').getByText('550 no such user').waitFor();
+  const lunch = { to: [{ address: 'no@nobody.invalid' }], subject: 'Lunch', text: 'Noon?' };
+  await inPage(
+    page,
+    `account.client.send(${JSON.stringify(lunch)})
+      .then(({ sendId }) => sendId)
+      .then(() => server.clock.advance(0))
+      .then(() => part('outgoing'))`,
+  );
+  await page.getByRole('dialog').getByText('550 5.1.1 no such user').waitFor();
   await assertAccessible(page);
   assertQuiet();
   await context.close();

@@ -120,25 +120,27 @@ export class Bodies {
 
   async #fetch(batch: readonly MessageRow[], epoch: number): Promise<void> {
     const { copy, server } = this.#options;
-    const mailbox = copy.box(batch[0]?.box)?.name;
-    if (mailbox === undefined) return;
-    const body = { mailbox, uids: batch.map(({ uid }) => uid) };
+    const box = copy.box(batch[0]?.box);
+    if (!box) return;
+    const uids = batch.map(({ uid }) => uid);
+    const body = { mailbox: box.name, uids };
     const { messages, hasMore } = await server.call('POST /mail/messages', { body });
     // Without a choice of fields each has all of them.
     const byUid = new Map((messages as Content[]).map((message) => [message.uid, message]));
-    for (const row of batch) {
+    const texts = batch.flatMap((row) => {
       const content = byUid.get(row.uid);
-      const text = content && this.#toRow(row, content);
-      if (text && text.weight <= LARGEST) {
-        await copy.write(epoch, 'relaxed', async () => {
-          const now = (await copy.rows(row.box, [row.uid])).get(row.uid);
-          return now?.generation === row.generation ? [put('bodies', text)] : [];
-        });
-        this.#weight += text.weight;
-      }
       // One that is not there, or did not fit as the first: it is fetched when it is read.
       if (!hasMore || content || messages.length === 0) this.#tried.add(keyOf(row).join());
-    }
+      return content ? this.#toRow(row, content) : [];
+    });
+    await copy.write(epoch, 'relaxed', async () => {
+      const now = await copy.rows(box.box, uids);
+      const kept = texts.filter(({ uid, generation, weight }) => {
+        return weight <= LARGEST && now.get(uid)?.generation === generation;
+      });
+      for (const { weight } of kept) this.#weight += weight;
+      return kept.map((text) => put('bodies', text));
+    });
   }
 
   async #newest(inbox: MailboxRow): Promise<MessageRow[]> {

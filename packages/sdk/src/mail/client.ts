@@ -121,11 +121,18 @@ export interface SentMail extends Send {
   readonly operation: SendOperation;
 }
 
+type Recipients = 'to' | 'cc' | 'bcc' | 'replyTo';
+
 /** As `POST /mail/send` takes it; messages are named by their ids, files by their bytes. */
-export type OutgoingMail = Omit<
-  SendMessageBody,
-  'inReplyTo' | 'draft' | 'attachments' | 'delaySeconds'
-> & {
+export type OutgoingMail = {
+  readonly [Name in keyof Omit<
+    SendMessageBody,
+    Recipients | 'inReplyTo' | 'draft' | 'attachments' | 'delaySeconds'
+  >]?: SendMessageBody[Name] | undefined;
+} & {
+  /** As envelopes have them. What has no address is the name of a group: it is left out. */
+  readonly [Name in Recipients]?: readonly Address[] | undefined;
+} & {
   readonly inReplyTo?: MessageLocation | undefined;
   /** The draft that this replaces: it is removed once the mail is accepted. */
   readonly draft?: MessageLocation | undefined;

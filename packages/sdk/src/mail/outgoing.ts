@@ -95,7 +95,7 @@ async function storeMail(
   mail: OutgoingMail,
   { copy, platform }: OperationTools,
 ): Promise<StoredOutgoing> {
-  const { attachments, draft, inReplyTo, ...rest } = mail;
+  const { attachments, draft, inReplyTo, to, cc, bcc, replyTo, ...rest } = mail;
   const files: Change[] = [];
   const kept: StoredAttachment[] = [];
   for (const { content, from, ...attachment } of attachments ?? []) {
@@ -111,15 +111,23 @@ async function storeMail(
       kept.push({ ...attachment, contentType: type, blob, size: bytes.length });
     }
   }
+  const recipients = {
+    to: reached(to),
+    cc: reached(cc),
+    bcc: reached(bcc),
+    replyTo: reached(replyTo),
+  };
   const stored: StoredMail = {
     // Members that are undefined are not stored.
-    ...(JSON.parse(JSON.stringify(rest)) as typeof rest),
+    ...(JSON.parse(JSON.stringify({ ...rest, ...recipients })) as typeof rest & typeof recipients),
     draft: draft && named(draft, copy),
     inReplyTo: inReplyTo && named(inReplyTo, copy),
     attachments: attachments && kept,
   };
   return { stored, shown: await showMail(stored, copy, platform), files };
 }
+
+const reached = (people: OutgoingMail['to']) => people?.filter(({ address }) => address);
 
 /** A message that has its UID by now is named by it. */
 function named<Place extends NamedMessage>(place: Place, copy: Copy): Place {

@@ -1,8 +1,9 @@
 /** A batch of changes as a request, and what its answer says of them. Pure but for the files of mail. */
 import type { CancelSendAnswer, RelocatedMessage, Sync } from '../api-types.ts';
 import { FIELDS } from './apply-page.ts';
-import { toBase64, writeDraft, writeSend } from './compose.ts';
+import { writeDraft, writeSend } from './compose.ts';
 import type { Copy } from './copy.ts';
+import { toBase64 } from './mime.ts';
 import { locateIn, type MailboxRow, type OperationRow, uidOf } from './rows.ts';
 import type { MailCall, MailRoute, MailServer } from './server.ts';
 

@@ -182,7 +182,7 @@ function makeFile(path: string): void {
 function isLocked(database: DatabaseSync): boolean {
   try {
     // Without a journal no second file is left of a program that is killed.
-    database.exec('pragma journal_mode = off; begin exclusive');
+    database.exec('pragma journal_mode = memory; begin exclusive');
     return true;
   } catch {
     return false;

@@ -3,6 +3,7 @@ import type {
   AddedMessage,
   Mailbox,
   MailboxState,
+  SenderResults,
   Sync,
   SyncMailboxBody,
   UpdatedMessage,
@@ -16,6 +17,8 @@ export interface StoredMail extends ReadMail {
   /** Milliseconds since 1970. */
   readonly arrived: number;
   readonly flags: readonly string[];
+  /** What the checks of its sender found, where it came from outside. */
+  readonly auth?: SenderResults | undefined;
 }
 
 export interface PlacedMail extends StoredMail {

@@ -1,5 +1,5 @@
 /** The mailboxes of an account. */
-import type { MailboxTip, RelocatedMessage, UpdatedMessage } from '../api-types.ts';
+import type { MailboxTip, RelocatedMessage, SenderResults, UpdatedMessage } from '../api-types.ts';
 import type { VirtualClock } from './clock.ts';
 import { FakeMailbox, readFlags, type StoredMail } from './mailbox.ts';
 import { invalid, Refusal } from './refusal.ts';
@@ -27,6 +27,8 @@ export interface DeliverOptions {
   readonly flags?: readonly string[];
   /** Milliseconds since 1970; now when left out. */
   readonly arrived?: number;
+  /** What the checks of its sender found. */
+  readonly auth?: SenderResults;
 }
 
 /** Names a message; with `uidvalidity`, only while the mailbox still has it. */
@@ -103,7 +105,11 @@ export class FakeMailboxes {
   }
 
   /** @returns the UID of the message */
-  append(mailbox: string, source: Uint8Array, { flags = [], arrived }: DeliverOptions): number {
+  append(
+    mailbox: string,
+    source: Uint8Array,
+    { flags = [], arrived, auth }: DeliverOptions,
+  ): number {
     const { clock, next } = this.#around;
     const target = this.mailbox(mailbox);
     const mail = readMail(source);
@@ -117,6 +123,7 @@ export class FakeMailboxes {
         emailId: `e${next()}`,
         flags: readFlags(flags),
         arrived: arrived ?? clock.now(),
+        auth,
       },
     ]);
     this.#told(target);

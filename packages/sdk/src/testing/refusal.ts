@@ -3,20 +3,14 @@ import type { Problem } from '../api-types.ts';
 
 type Code = Problem['code'];
 
-/** By status; all others are 409. */
-const CODES: Readonly<Record<number, readonly Code[]>> = {
-  400: ['invalid_request', 'nothing_to_search'],
-  401: ['unauthorized'],
-  403: ['account_inactive'],
-  404: [
-    'route_not_found',
-    'mailbox_not_found',
-    'message_not_found',
-    'part_not_found',
-    'send_not_found',
-  ],
-  429: ['rate_limited'],
-  503: ['unavailable'],
+/** Where it is not 404 for what is not found, or 409. */
+const STATUSES: Partial<Record<Code, number>> = {
+  invalid_request: 400,
+  nothing_to_search: 400,
+  unauthorized: 401,
+  account_inactive: 403,
+  rate_limited: 429,
+  unavailable: 503,
 };
 
 export class Refusal extends Error {
@@ -35,8 +29,7 @@ export class Refusal extends Error {
     this.code = code;
     this.field = more.field;
     this.retryAfter = more.retryAfter;
-    const byCode = Object.entries(CODES).find(([, codes]) => codes.includes(code));
-    this.status = more.status ?? Number(byCode?.[0] ?? 409);
+    this.status = more.status ?? STATUSES[code] ?? (code.endsWith('_not_found') ? 404 : 409);
   }
 
   toProblem(requestId: string): Problem {

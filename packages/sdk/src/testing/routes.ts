@@ -175,11 +175,12 @@ function messageIn(account: FakeAccount, { query }: FakeRequest) {
 function contentOf(message: StoredMail & { readonly uid: number }): PartialContent {
   const { source, parts, references, arrived, emailId, flags, attachments, ...content } = message;
   const internalDate = new Date(arrived).toISOString();
-  const { uid, envelope, preview, threadId, text, html } = content;
+  const { uid, envelope, preview, threadId, text, html, auth } = content;
   return {
     ...{ uid, flags: [...flags], envelope, internalDate, size: source.length, preview, threadId },
     ...(text !== undefined && { text }),
     ...(html !== undefined && { html }),
+    ...(auth && { auth }),
     attachments: [...attachments],
   };
 }

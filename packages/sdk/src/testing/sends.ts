@@ -7,11 +7,10 @@ import { type NewAttachment, writeMail } from './source.ts';
 interface Sent {
   readonly answer: SendMessageAnswer;
   readonly key: string | undefined;
-  readonly request: string;
   readonly source: Uint8Array;
   readonly recipients: readonly string[];
   readonly sendAt: number | undefined;
-  status: 'queued' | 'delivered' | 'cancelled';
+  status: 'queued' | 'out' | 'cancelled';
   draft: CancelSendAnswer['draft'] | undefined;
 }
 
@@ -40,35 +39,8 @@ export class FakeSends {
     return describe(this.#find(by));
   }
 
-  /** A repetition with its key gets the same answer. */
+  /** @param key by which `find` finds it */
   send(body: SendMessageBody, key: string | undefined): SendMessageAnswer {
-    const request = JSON.stringify(body);
-    const known = this.#sent.find((one) => key !== undefined && one.key === key);
-    if (known && known.request !== request) {
-      throw new Refusal('idempotency_key_reused', 'this Idempotency-Key came with another request');
-    }
-    return known?.answer ?? this.#accept(body, { key, request });
-  }
-
-  /** @throws Refusal send_not_found, already_sent */
-  cancel(id: string): CancelSendAnswer {
-    const sent = this.#find({ id });
-    const { status, answer, source } = sent;
-    if (status === 'delivered') throw new Refusal('already_sent', 'the message went out');
-    const account = this.#account;
-    if (status === 'queued') {
-      sent.status = 'cancelled';
-      if (!sent.draft || !account.mailbox(sent.draft.mailbox).find(sent.draft.uid)) {
-        const uid = account.append('Drafts', source, { flags: ['\\Draft', '\\Seen'] });
-        const { uidvalidity } = account.mailbox('Drafts');
-        sent.draft = { mailbox: 'Drafts', uid, uidvalidity };
-      }
-      account.remove('Sent', [answer.uid]);
-    }
-    return { ok: true, draft: sent.draft ?? { mailbox: 'Drafts', uid: 0 } };
-  }
-
-  #accept(body: SendMessageBody, named: Pick<Sent, 'key' | 'request'>): SendMessageAnswer {
     const { clock, next } = this.#around;
     const account = this.#account;
     const recipients = [...(body.to ?? []), ...(body.cc ?? []), ...(body.bcc ?? [])];
@@ -86,7 +58,7 @@ export class FakeSends {
     const sendAt = body.sendAt === undefined ? later : Date.parse(body.sendAt);
     const addresses = [...new Set(recipients.map(({ address }) => address))];
     const sent: Sent = {
-      ...named,
+      key,
       answer,
       source,
       recipients: addresses,
@@ -101,9 +73,27 @@ export class FakeSends {
     return answer;
   }
 
+  /** @throws Refusal send_not_found, already_sent */
+  cancel(id: string): CancelSendAnswer {
+    const sent = this.#find({ id });
+    const { status, answer, source } = sent;
+    if (status === 'out') throw new Refusal('already_sent', 'the message went out');
+    const account = this.#account;
+    if (status === 'queued') {
+      sent.status = 'cancelled';
+      if (!sent.draft || !account.mailbox(sent.draft.mailbox).find(sent.draft.uid)) {
+        const uid = account.append('Drafts', source, { flags: ['\\Draft', '\\Seen'] });
+        const { uidvalidity } = account.mailbox('Drafts');
+        sent.draft = { mailbox: 'Drafts', uid, uidvalidity };
+      }
+      account.remove('Sent', [answer.uid]);
+    }
+    return { ok: true, draft: sent.draft ?? { mailbox: 'Drafts', uid: 0 } };
+  }
+
   #goOut(sent: Sent): void {
     if (sent.status !== 'queued') return;
-    sent.status = 'delivered';
+    sent.status = 'out';
     if (sent.draft) this.#account.remove(sent.draft.mailbox, [sent.draft.uid]);
     for (const address of sent.recipients) this.#around.deliver(address, sent.source);
   }
@@ -121,6 +111,7 @@ export class FakeSends {
       ...{ from, to, cc, bcc, subject, messageId, references, date: this.#around.clock.now() },
       ...(text !== undefined && { text }),
       ...(html !== undefined && { html }),
+      ...(body.headers && { headers: body.headers }),
       attachments: (body.attachments ?? []).map((one) => this.#attachment(one)),
     });
   }
@@ -170,13 +161,22 @@ export class FakeSends {
   }
 }
 
+const DELIVERED = { status: 'delivered', detail: '250 2.0.0 Ok: queued' } as const;
+const BOUNCED = { status: 'bounced', detail: '550 5.1.1 no such user' } as const;
+
 function describe({ answer: { id, messageId }, status, sendAt, recipients }: Sent): Send {
-  const detail = status === 'delivered' ? { detail: '250 2.0.0 Ok: queued' } : {};
+  const fateOf = (address: string) => {
+    if (status !== 'out') return { status };
+    // RFC 2606: there is no such domain.
+    return /\.invalid$/i.test(address) ? BOUNCED : DELIVERED;
+  };
+  const fates = recipients.map((address) => ({ address, ...fateOf(address) }));
+  const worst = fates.find((one) => one.status === 'bounced') ?? fates[0];
   return {
     id,
     messageId,
-    status,
+    status: worst?.status ?? 'queued',
     ...(sendAt !== undefined && { sendAt: new Date(sendAt).toISOString() }),
-    recipients: recipients.map((address) => ({ address, status, ...detail })),
+    recipients: fates,
   };
 }

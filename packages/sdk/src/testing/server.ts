@@ -1,4 +1,5 @@
 /** The server: requests with their credentials, limits, keys and faults; sockets. */
+import type { Platform, Socket } from '../mail/platform.ts';
 import { FakeAccount } from './account.ts';
 import { VirtualClock } from './clock.ts';
 import type { FakeMailbox } from './mailbox.ts';
@@ -48,6 +49,8 @@ export class FakeServer {
   readonly fetch: typeof fetch;
   /** In place of the global one. */
   readonly WebSocket: typeof WebSocket;
+  /** For `openMail`: its network is this server, its time moves with `clock`, and it is the only tab. */
+  readonly platform: Omit<Platform, 'random' | 'listen'>;
   readonly #options: FakeServerOptions;
   readonly #accounts: FakeAccount[] = [];
   readonly #tokens = new Map<string, Token>();
@@ -67,6 +70,18 @@ export class FakeServer {
         super(server, url, protocols);
       }
     } as unknown as typeof WebSocket;
+    const { now, setTimeout, clearTimeout } = this.clock;
+    this.platform = {
+      now,
+      ticks: now,
+      after: (ms, call) => {
+        const timer = setTimeout(call, ms);
+        return () => clearTimeout(timer);
+      },
+      fetch: this.fetch,
+      connect: (url, protocols) => new this.WebSocket(url, protocols) as Socket,
+      openChannel: undefined,
+    };
   }
 
   addAccount(account: NewAccount): FakeAccount {
@@ -197,9 +212,7 @@ export class FakeServer {
   /** A request with a key is carried out once, and gets the same answer again. */
   #once(account: FakeAccount, request: FakeRequest, carryOut: () => FakeAnswer): FakeAnswer {
     const key = request.headers.get('idempotency-key');
-    // Keys of sends are kept with the send.
-    if (key === null || request.method !== 'POST' || request.path === '/mail/send')
-      return carryOut();
+    if (key === null || request.method !== 'POST') return carryOut();
     const { path, query, body } = request;
     const written = JSON.stringify([
       path,

@@ -1,5 +1,6 @@
 /** Messages as bytes: written from their members, and read again. Enough of MIME for tests, not for mail of the world. */
 import type { Address, Attachment, Envelope } from '../api-types.ts';
+import { people, words, writeMessage } from '../mail/mime.ts';
 
 /** A message to write. */
 export interface NewMail {
@@ -17,6 +18,8 @@ export interface NewMail {
   readonly references?: readonly string[];
   /** Milliseconds since 1970. */
   readonly date?: number;
+  /** Other fields of the header, such as `List-Unsubscribe`. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** A file of a message that comes in. */
@@ -47,62 +50,30 @@ const toBytes = (binary: string) => Uint8Array.from(binary, (one) => one.charCod
 const toBinary = (bytes: Uint8Array) =>
   Array.from(bytes, (one) => String.fromCharCode(one)).join('');
 const decode = (binary: string) => new TextDecoder().decode(toBytes(binary));
-const quote = (text: string) => `"${text.replaceAll(/["\\]/g, '\\$&')}"`;
 
-/** Writes a message; text is UTF-8, also in the header (RFC 6532). */
+/** Writes a message, as the client writes its drafts. */
 export function writeMail(mail: NewMail): Uint8Array {
-  const { date, references = [] } = mail;
-  const fields = {
-    From: mail.from && writeAddress(mail.from),
-    To: mail.to?.map(writeAddress).join(', '),
-    Cc: mail.cc?.map(writeAddress).join(', '),
-    Bcc: mail.bcc?.map(writeAddress).join(', '),
-    Subject: mail.subject,
+  const { date, messageId, references = [], subject, text, html, attachments = [] } = mail;
+  const fields = [
+    ...people('From', mail.from && [mail.from]),
+    ...people('To', mail.to),
+    ...people('Cc', mail.cc),
+    ...people('Bcc', mail.bcc),
+  ];
+  const others = {
+    Subject: words(subject ?? ''),
     Date: date === undefined ? '' : new Date(date).toUTCString(),
-    'Message-ID': mail.messageId,
+    'Message-ID': messageId,
     'In-Reply-To': references.at(-1),
     References: references.join(' '),
-    'MIME-Version': '1.0',
+    ...mail.headers,
   };
-  const header = Object.entries(fields).map(([name, value]) =>
-    value ? `${name}: ${value}\r\n` : '',
-  );
-  return utf8.encode(header.join('') + writeBody(mail));
-}
-
-function writeAddress({ name, address = '' }: Address): string {
-  return name ? `${quote(name)} <${address}>` : address;
-}
-
-function writeBody({ text, html, attachments = [] }: NewMail): string {
-  const texts = [
-    ...(text !== undefined || html === undefined ? [writeText('plain', text ?? '')] : []),
-    ...(html !== undefined ? [writeText('html', html)] : []),
-  ];
-  const body = texts.length === 1 ? (texts[0] ?? '') : writeParts('alternative', texts);
-  if (attachments.length === 0) return body;
-  return writeParts('mixed', [body, ...attachments.map(writeAttachment)]);
-}
-
-function writeText(subtype: string, text: string): string {
-  return `Content-Type: text/${subtype}; charset=utf-8\r\n\r\n${text}`;
-}
-
-function writeParts(subtype: string, parts: readonly string[]): string {
-  const written = parts.map((part) => `--=_${subtype}\r\n${part}\r\n`).join('');
-  return `Content-Type: multipart/${subtype}; boundary="=_${subtype}"\r\n\r\n${written}--=_${subtype}--\r\n`;
-}
-
-function writeAttachment({ filename, contentType, content, contentId, inline }: NewAttachment) {
-  const bytes = typeof content === 'string' ? utf8.encode(content) : content;
-  return [
-    `Content-Type: ${contentType ?? 'application/octet-stream'}`,
-    'Content-Transfer-Encoding: base64',
-    ...(contentId === undefined ? [] : [`Content-ID: <${contentId}>`]),
-    `Content-Disposition: ${inline ? 'inline' : 'attachment'}${filename === undefined ? '' : `; filename=${quote(filename)}`}`,
-    '',
-    ...(btoa(toBinary(bytes)).match(/.{1,76}/g) ?? []),
-  ].join('\r\n');
+  for (const [name, value] of Object.entries(others)) if (value) fields.push(`${name}: ${value}`);
+  const files = attachments.map(({ content, ...file }) => ({
+    ...file,
+    bytes: typeof content === 'string' ? utf8.encode(content) : content,
+  }));
+  return utf8.encode(writeMessage(fields, { text, html, files, boundary: 'fake' }));
 }
 
 interface Leaf extends Attachment {
@@ -110,7 +81,7 @@ interface Leaf extends Attachment {
   readonly bytes: string;
 }
 
-/** Reads a message whose text is UTF-8, as it is or as base64. Encoded words (RFC 2047) stay as they are. */
+/** Reads a message whose text and encoded words (RFC 2047) are UTF-8, as they are or as base64. */
 export function readMail(source: Uint8Array): ReadMail {
   const { fields, body } = splitHeader(toBinary(source));
   const leaves = readLeaves(fields, body, '');
@@ -147,6 +118,10 @@ function splitHeader(text: string): { fields: Fields; body: string } {
   return { fields, body: text.slice(whole.length) };
 }
 
+const ENCODED = /=\?utf-8\?b\?([^?]*)\?=(?:\s+(?==\?))?/gi;
+const readWords = (text: string) =>
+  text.replaceAll(ENCODED, (_, base64: string) => decode(atob(base64)));
+
 /** The value of `type; name="value"` without its parameters, and one of these. */
 const plainOf = (field = '') => (field.split(';', 1)[0] ?? '').trim().toLowerCase();
 function parameterOf(field = '', name: string): string | undefined {
@@ -173,7 +148,11 @@ function readLeaves(fields: Fields, body: string, number: string): Leaf[] {
   }
   const isEncoded = plainOf(fields.get('content-transfer-encoding')) === 'base64';
   const bytes = isEncoded ? atob(body.replaceAll(/[^A-Za-z\d+/]/g, '')) : body;
-  const filename = parameterOf(placed, 'filename') ?? parameterOf(written, 'name');
+  const encoded = parameterOf(placed, 'filename\\*')?.replace(/^utf-8''/i, '');
+  const filename =
+    encoded === undefined
+      ? (parameterOf(placed, 'filename') ?? parameterOf(written, 'name'))
+      : decodeURIComponent(encoded);
   const contentId = fields.get('content-id')?.replaceAll(/^<|>$/g, '');
   const inline = plainOf(placed) === 'inline' || (placed === undefined && contentId !== undefined);
   return [
@@ -192,7 +171,7 @@ function readLeaves(fields: Fields, body: string, number: string): Leaf[] {
 
 function readEnvelope(fields: Fields): Envelope {
   const date = Date.parse(fields.get('date') ?? '');
-  const envelope: Envelope = { subject: fields.get('subject') ?? '' };
+  const envelope: Envelope = { subject: readWords(fields.get('subject') ?? '') };
   if (!Number.isNaN(date)) envelope.date = new Date(date).toISOString();
   for (const key of ['from', 'sender', 'to', 'cc', 'bcc'] as const) {
     const list = fields.get(key)?.match(/(?:"(?:[^"\\]|\\.)*"|[^,"])+/g);
@@ -206,6 +185,6 @@ function readEnvelope(fields: Fields): Envelope {
 
 function readAddress(text: string): Address {
   const [, written = '', address = text.trim()] = /^(.*?)<([^<>]*)>\s*$/s.exec(text.trim()) ?? [];
-  const name = written.trim().replaceAll(/^"|"$/g, '').replaceAll(/\\(.)/g, '$1');
+  const name = readWords(written.trim()).replaceAll(/^"|"$/g, '').replaceAll(/\\(.)/g, '$1');
   return { name, address };
 }

@@ -62,15 +62,9 @@ test('a network that wants a login first ends no session: the password is not re
     auth: { address: BOB, password: 'secret' },
     store: memoryStore(),
     platform: {
-      now: clock.now,
-      ticks: clock.now,
-      after: (ms, call) => {
-        const timer = clock.setTimeout(call, ms);
-        return () => clock.clearTimeout(timer);
-      },
+      ...server.platform,
       fetch: async (...request) => (isPage ? new Response('<html>') : server.fetch(...request)),
       connect: undefined,
-      openChannel: undefined,
     },
   });
   await clock.advance(5000);
@@ -178,15 +172,7 @@ test('a page that goes away and comes back while it begins to lead, has one conn
     auth: { address: BOB, password: 'secret' },
     store,
     platform: {
-      now: clock.now,
-      ticks: clock.now,
-      fetch: server.fetch,
-      after: (ms, call) => {
-        const timer = clock.setTimeout(call, ms);
-        return () => clock.clearTimeout(timer);
-      },
-      connect: (url, protocols) => new server.WebSocket(url, protocols) as never,
-      openChannel: undefined,
+      ...server.platform,
       listen: (woken, leaving) => {
         Object.assign(page, { woken, leaving });
         isSlow = true;
