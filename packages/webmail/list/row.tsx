@@ -10,10 +10,14 @@ import { isOpen } from '../thread/opened.ts';
 import { Avatar } from '../ui/avatar.tsx';
 import { Icon } from '../ui/icon.tsx';
 import { When } from '../ui/when.tsx';
+import { drag } from './drag.ts';
 import type { Row } from './rows.ts';
 import { selection } from './selection.ts';
 import { list } from './source.ts';
 import { followFinger, keepFromBrowser, swiped } from './swipe.ts';
+
+/** A finger that stays on a row would drag it. */
+const hasPointer = matchMedia('(hover: hover)');
 
 interface RowProps {
   readonly row: Row;
@@ -60,6 +64,8 @@ export const ListRow = ({ row, index, isActive, isChosen }: RowProps) => {
       aria-selected={isChosen}
       aria-expanded={count > 1 ? list.unfolded.has(row.key) : undefined}
       style={{ transform: `translate(${by}px, ${index}00%)` }}
+      draggable={hasPointer.matches}
+      onDragstart={(event) => drag(event, row)}
       onClick={(event) => pressed(event, row, index)}
       onPointerdown={(event) => followFinger(event, row)}
       onTouchmove={keepFromBrowser}

@@ -3,7 +3,7 @@ import { computed, defineComponent, ref } from 'vue';
 import { current, mailboxes } from '../state/accounts.ts';
 import type { Target } from '../state/actions.ts';
 import { commands, target } from '../state/commands.ts';
-import { iconOf, sortMailboxes, titleOf } from '../state/describe.ts';
+import { iconOf, isForMail, sortMailboxes, titleOf } from '../state/describe.ts';
 import { closeOverlay } from '../state/overlay.ts';
 import { route } from '../state/route.ts';
 import { Dialog } from '../ui/dialog.tsx';
@@ -19,15 +19,11 @@ interface Place {
   readonly isNew?: boolean;
 }
 
-/** What is in them was written here. */
-const NOT_FOR_MAIL = ['\\Drafts', '\\Sent'];
-
 /** Those whose title begins with the words first. */
 function matches(words: string): Place[] {
   const wanted = words.trim().toLowerCase();
   const places = sortMailboxes([...mailboxes.value.values()])
-    .filter(({ name }) => name !== route.value.mailbox)
-    .filter(({ specialUse }) => !NOT_FOR_MAIL.includes(specialUse ?? ''))
+    .filter((mailbox) => mailbox.name !== route.value.mailbox && isForMail(mailbox))
     .map((mailbox): Place => {
       return { name: mailbox.name, title: titleOf(mailbox), icon: iconOf(mailbox) };
     });

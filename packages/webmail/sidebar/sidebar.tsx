@@ -1,8 +1,9 @@
 /** Accounts, mailboxes with their unseen mail, and how the copy stands to the server. In a narrow window it is a popover. */
 import type { MailboxInfo } from '../../sdk/src/mail/client.ts';
+import { heldOver, takesMail } from '../list/drag.ts';
 import { accounts, type OpenAccount, signOut } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
-import { iconOf, isOwn, sortMailboxes, titleOf } from '../state/describe.ts';
+import { iconOf, isForMail, isOwn, sortMailboxes, titleOf } from '../state/describe.ts';
 import { opens } from '../state/overlay.ts';
 import { composer } from '../state/parts.ts';
 import { goTo, hrefOf, isPanelOpen, route } from '../state/route.ts';
@@ -89,7 +90,10 @@ const MailboxLink = ({ account, mailbox }: LinkProps) => {
     leaveFor(account.address, name);
   };
   return (
-    <li class={['bar', { here: isHere }]}>
+    <li
+      class={['bar', { here: isHere, over: heldOver.value === name }]}
+      {...(!isHere && isForMail(mailbox) && takesMail(name))}
+    >
       <a
         class="bar grow"
         href={hrefOf(account.address, name)}

@@ -31,6 +31,11 @@ export function iconOf(mailbox: MailboxInfo): IconName {
   return looks[keyOf(mailbox)]?.[1] ?? 'folder';
 }
 
+/** Whether mail of others has a place there: what is in the rest was written here. */
+export function isForMail({ specialUse = '' }: MailboxInfo): boolean {
+  return !['\\Drafts', '\\Sent'].includes(specialUse);
+}
+
 /** Whether the user made it: it may be renamed and deleted. */
 export function isOwn(mailbox: MailboxInfo): boolean {
   return looks[keyOf(mailbox)] === undefined;

@@ -84,7 +84,13 @@ test('a day with mail: it comes by itself, is read, archived and brought back, f
   await page.keyboard.press('Enter');
   await serverHas(id, 'Bills', ['Invoice']);
   await goTo(page, 'Bills');
-  await rowOf(page, 'Invoice').waitFor();
+  // Back by the mouse.
+  const inbox = page.locator('.mailboxes li', { hasText: 'Inbox' });
+  await rowOf(page, 'Invoice').dragTo(page.locator('.mailboxes li', { hasText: 'Sent' }));
+  await rowOf(page, 'Invoice').dragTo(inbox);
+  await rowOf(page, 'Invoice').waitFor({ state: 'detached' });
+  await serverHas(id, 'Bills', []);
+  assert.equal(await inbox.evaluate((one) => one.classList.contains('over')), false);
   assertQuiet();
 });
 
