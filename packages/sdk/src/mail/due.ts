@@ -103,16 +103,9 @@ export class Due {
     if (hasFailed) this.#due.set(one, undefined);
   }
 
-  /** The user wants it now. */
-  sync(name: string): void {
-    this.read(name);
-    if (!this.#copy.mailbox(name)) this.add('list');
-  }
-
-  /** It may have changed, without a word of the server. */
+  /** The user wants it now, or it may have changed without a word of the server. */
   read(name: string): void {
-    const mailbox = this.#copy.mailbox(name);
-    if (mailbox) this.add(mailbox.box);
+    this.add(this.#copy.mailbox(name)?.box ?? 'list');
   }
 
   /** What was missed since the last time. */

@@ -43,7 +43,6 @@ export class Leader {
   readonly due: Due;
   #active = true;
   #cancelTimer: () => void = () => undefined;
-  #cancelPoll: () => void = () => undefined;
   #running = 0;
   /** By the seq of the first change of a request that is under way: its lane, which may have another name by now. */
   readonly #lanes = new Map<number, Place>();
@@ -51,6 +50,7 @@ export class Leader {
   /** The server said whose token it is. */
   #isIdentified = false;
   #nextSyncAt = 0;
+  #pollAt = 0;
   #isSweeping = false;
 
   constructor(options: LeaderOptions) {
@@ -74,7 +74,6 @@ export class Leader {
   start(): void {
     this.#isIdentified = this.#options.server.isOurs || !this.#live.isPossible;
     this.#live.start();
-    this.#poll();
     this.#tellState();
     void this.#sweep();
     this.pump();
@@ -84,12 +83,11 @@ export class Leader {
     this.#active = false;
     this.#live.stop();
     this.#cancelTimer();
-    this.#cancelPoll();
   }
 
   /** Now, in place of at the next event. */
   sync(name: string): void {
-    this.due.sync(name);
+    this.due.read(name);
     this.pump();
   }
 
@@ -134,12 +132,13 @@ export class Leader {
     this.pump();
   }
 
-  #poll(): void {
-    this.#cancelPoll = this.#options.platform.after(POLL_MS, () => {
+  /** Where no WebSocket tells of changes, INBOX is looked at. @returns when the next time */
+  #poll(now: number): number {
+    if (now >= this.#pollAt) {
       if (!this.#live.isLive) this.due.read('INBOX');
-      this.#poll();
-      this.pump();
-    });
+      this.#pollAt = now + POLL_MS;
+    }
+    return this.#pollAt;
   }
 
   /** Starts what may start now: there may be new changes of the user. */
@@ -155,11 +154,11 @@ export class Leader {
       return;
     }
     if (!this.#isIdentified) return;
+    const pollAt = this.#poll(now);
     this.#startPushes();
-    const next = Math.min(this.#attempts.next(), this.#startReading(now));
+    this.#pumpAt(Math.min(pollAt, this.#attempts.next(), this.#startReading(now)));
     this.#startPrefetch();
     this.#tellState();
-    if (next < Number.POSITIVE_INFINITY) this.#pumpAt(next);
   }
 
   #pumpAt(time: number): void {

@@ -14,6 +14,7 @@ import type {
 } from './client.ts';
 import type { Copy, NewOperation } from './copy.ts';
 import { changeFlags } from './fold.ts';
+import { BINARY } from './mime.ts';
 import { type OperationTools, StoredOperation, toOperation } from './operation.ts';
 import {
   type FlagsBefore,
@@ -230,8 +231,6 @@ export class StoredMailbox implements MailboxHandle {
     return new Blob([bytes], { type: contentType });
   }
 }
-
-const BINARY = 'application/octet-stream';
 
 function notThere(id: MessageId): Error {
   return new Error(`there is no message ${id}`);

@@ -1,6 +1,9 @@
 /** Messages as they are written (RFC 5322, MIME): in ASCII, each line short. */
 import type { Address } from '../api-types.ts';
 
+/** The type of bytes that nothing is known of. */
+export const BINARY = 'application/octet-stream';
+
 /** A file of a message, with its bytes. */
 export interface WrittenFile {
   readonly filename?: string | undefined;
@@ -59,7 +62,7 @@ function filePart(file: WrittenFile): string[] {
   // RFC 2231: a name of any characters.
   const name = encodeURIComponent(filename).replace(/['()*!]/g, escapeByte);
   return [
-    `Content-Type: ${/^[\w.+-]+\/[\w.+-]+$/.test(contentType) ? contentType : 'application/octet-stream'}`,
+    `Content-Type: ${/^[\w.+-]+\/[\w.+-]+$/.test(contentType) ? contentType : BINARY}`,
     `Content-Disposition: ${inline ? 'inline' : 'attachment'}; filename*=utf-8''${name}`,
     ...(contentId ? [`Content-ID: <${oneLine(contentId).replace(/[<>\s]/g, '')}>`] : []),
     ...inBase64(bytes),

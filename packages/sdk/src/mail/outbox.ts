@@ -100,14 +100,9 @@ function mayJoin(batch: readonly OperationRow[], next: OperationRow): boolean {
   if (first.state === 'inflight') return first.batch === next.batch;
   const isJoinable = first.kind === 'flag' || first.kind === 'move' || first.kind === 'delete';
   const count = batch.reduce((sum, { ids }) => sum + ids.length, next.ids.length);
-  if (!isJoinable || count > MAX_IDS) return false;
-  const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other);
-  return (
-    first.uidvalidity === next.uidvalidity &&
-    first.to === next.to &&
-    same(first.add, next.add) &&
-    same(first.remove, next.remove)
-  );
+  const what = ({ uidvalidity, to, add, remove }: OperationRow) =>
+    JSON.stringify([uidvalidity, to, add, remove]);
+  return isJoinable && count <= MAX_IDS && what(first) === what(next);
 }
 
 /** Messages that a request of it names. */

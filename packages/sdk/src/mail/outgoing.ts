@@ -95,7 +95,7 @@ async function storeMail(
   mail: OutgoingMail,
   { copy, platform }: OperationTools,
 ): Promise<StoredOutgoing> {
-  const { attachments, draft, inReplyTo, to, cc, bcc, replyTo, ...rest } = mail;
+  const { attachments, draft, inReplyTo, ...rest } = mail;
   const files: Change[] = [];
   const kept: StoredAttachment[] = [];
   for (const { content, from, ...attachment } of attachments ?? []) {
@@ -104,22 +104,14 @@ async function storeMail(
       const bytes = content instanceof Blob ? new Uint8Array(await content.arrayBuffer()) : content;
       if (!bytes) throw new TypeError('attachments must have content, or from');
       const blob = makeId();
-      const type =
-        attachment.contentType ??
-        (content instanceof Blob && content.type ? content.type : 'application/octet-stream');
-      files.push(put('blobs', { account: copy.account, blob, type, bytes }));
-      kept.push({ ...attachment, contentType: type, blob, size: bytes.length });
+      const { contentType = (content as Partial<Blob>).type || undefined } = attachment;
+      files.push(put('blobs', { account: copy.account, blob, bytes }));
+      kept.push({ ...attachment, contentType, blob, size: bytes.length });
     }
   }
-  const recipients = {
-    to: reached(to),
-    cc: reached(cc),
-    bcc: reached(bcc),
-    replyTo: reached(replyTo),
-  };
   const stored: StoredMail = {
     // Members that are undefined are not stored.
-    ...(JSON.parse(JSON.stringify({ ...rest, ...recipients })) as typeof rest & typeof recipients),
+    ...(JSON.parse(JSON.stringify(rest, withAddress)) as typeof rest),
     draft: draft && named(draft, copy),
     inReplyTo: inReplyTo && named(inReplyTo, copy),
     attachments: attachments && kept,
@@ -127,7 +119,9 @@ async function storeMail(
   return { stored, shown: await showMail(stored, copy, platform), files };
 }
 
-const reached = (people: OutgoingMail['to']) => people?.filter(({ address }) => address);
+/** The lists in mail are of addresses. One that has none is the name of a group: nothing goes there. */
+const withAddress = (_: string, value: unknown) =>
+  Array.isArray(value) ? value.filter(({ address }) => address) : value;
 
 /** A message that has its UID by now is named by it. */
 function named<Place extends NamedMessage>(place: Place, copy: Copy): Place {

@@ -89,7 +89,6 @@ export type BlobRow = {
   readonly account: string;
   /** The operation's id and a number. */
   readonly blob: string;
-  readonly type: string;
   readonly bytes: Uint8Array;
 };
 

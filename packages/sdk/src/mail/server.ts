@@ -193,15 +193,13 @@ export class MailServer {
       return data;
     } catch (error) {
       tell('received', describe(error));
-      if (error instanceof ApiError && error.status === 429) this.pause(error.retryAfter ?? 1);
+      if (error instanceof ApiError && error.status === 429) {
+        const ms = 1000 * (error.retryAfter ?? 1);
+        this.pauseFor(ms);
+        this.#options.pause(ms);
+      }
       throw error;
     }
-  }
-
-  /** @param seconds as Retry-After says */
-  pause(seconds: number): void {
-    this.pauseFor(seconds * 1000);
-    this.#options.pause(seconds * 1000);
   }
 
   pauseFor(ms: number): void {

@@ -52,7 +52,8 @@ export class Tabs {
   readonly #channel: Channel | undefined;
   readonly #ending = new AbortController();
   #letGo: () => void = () => undefined;
-  #epoch: number | undefined;
+  /** In which it leads. */
+  epoch: number | undefined;
   #hasLock = false;
   #isClosed = false;
   #taking: Promise<void> = Promise.resolve();
@@ -66,11 +67,6 @@ export class Tabs {
     this.#lastBeat = platform.now();
     this.#channel = platform.openChannel?.(this.#name);
     if (this.#channel) this.#channel.onmessage = ({ data }) => options.hear(data as TabMessage);
-  }
-
-  /** In which it leads. */
-  get epoch(): number | undefined {
-    return this.#epoch;
   }
 
   tell(message: TabMessage): void {
@@ -91,8 +87,8 @@ export class Tabs {
 
   /** The page is frozen or goes away: another one leads from now on. */
   async leave(): Promise<void> {
-    if (this.#epoch === undefined) return;
-    const epoch = this.#epoch;
+    if (this.epoch === undefined) return;
+    const epoch = this.epoch;
     // Who has the lock next leads at once; the row says it to those without locks.
     this.deposed();
     await this.#options.store.update('accounts', [this.#options.account], (row) => {
@@ -114,8 +110,8 @@ export class Tabs {
   }
 
   #stop(): void {
-    if (this.#epoch === undefined) return;
-    this.#epoch = undefined;
+    if (this.epoch === undefined) return;
+    this.epoch = undefined;
     this.#options.stopLeading();
   }
 
@@ -172,11 +168,11 @@ export class Tabs {
     await store.update('accounts', [account], (row) => {
       taken = undefined;
       const now = row as AccountRow | undefined;
-      isOver = this.#epoch !== undefined && now?.epoch !== this.#epoch;
+      isOver = this.epoch !== undefined && now?.epoch !== this.epoch;
       // Who signed out has nothing to lead. The lock stays: it would be here again at once.
       if (!now || now.signedOut || isOver) return [];
       const until = { leaseUntil: platform.now() + LEASE_MS, byLock: this.#hasLock };
-      if (this.#epoch !== undefined) {
+      if (this.epoch !== undefined) {
         const own = state();
         return [put('accounts', { ...now, ...until, state: own.state, stateReason: own.reason })];
       }
@@ -188,7 +184,7 @@ export class Tabs {
     });
     if (isOver) this.deposed();
     if (taken === undefined) return;
-    this.#epoch = taken;
+    this.epoch = taken;
     if (!this.#isClosed) lead(taken);
   }
 }

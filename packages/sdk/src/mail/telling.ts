@@ -13,7 +13,7 @@ export class Telling {
   readonly #watchers = new Set<() => void>();
   readonly #waiting = new Set<() => void>();
   /** Changes that were not over when this tab last looked. */
-  #known = new Map<number, OperationRow>();
+  #known = new Set<number>();
   #mailboxes = '';
   #pending = '';
 
@@ -67,7 +67,7 @@ export class Telling {
     const tools = this.#tools;
     const before = this.#known;
     const { operations } = tools.copy;
-    this.#known = new Map(operations.filter(isLive).map((row) => [row.seq, row]));
+    this.#known = new Set(operations.filter(isLive).map(({ seq }) => seq));
     for (const row of operations) {
       if (!before.has(row.seq) || isLive(row)) continue;
       if (row.state === 'rejected' && row.error) {

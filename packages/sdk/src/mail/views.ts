@@ -97,7 +97,7 @@ export function listMailboxes(copy: Copy): Promise<MailboxInfo[]> {
       ...count(mailbox, mailbox.box, overlay),
       complete: mailbox.complete,
     }));
-    return withChanges(copy, infos).sort((a, b) => rank(a) - rank(b) || compare(a.name, b.name));
+    return withChanges(copy, infos).sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1));
   });
 }
 
@@ -232,4 +232,3 @@ function keepSame(before: MailMessage | undefined, now: MailMessage): MailMessag
 }
 
 const rank = ({ name, specialUse }: MailboxInfo) => (name === 'INBOX' ? 0 : specialUse ? 1 : 2);
-const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);

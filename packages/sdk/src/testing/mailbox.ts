@@ -91,8 +91,9 @@ export class FakeMailbox {
   readonly find = (uid: number): PlacedMail | undefined => this.#messages.get(uid);
 
   /** Those of these UIDs that it has, by UID. */
-  existing(uids: readonly number[]): readonly PlacedMail[] {
-    return this.#existing(uids);
+  existing(uids: readonly number[]): readonly Row[] {
+    const ordered = [...new Set(uids)].sort((a, b) => a - b);
+    return ordered.flatMap((uid) => this.#messages.get(uid) ?? []);
   }
 
   /** Adds messages with one MODSEQ. @returns their UIDs */
@@ -113,7 +114,7 @@ export class FakeMailbox {
     remove: readonly string[],
   ): UpdatedMessage[] {
     const gone = new Set(remove.map(keyOf));
-    const found = this.#existing(uids);
+    const found = this.existing(uids);
     const changed = found.flatMap((row) => {
       const flags = readFlags([...row.flags, ...add], 'add').filter(
         (flag) => !gone.has(keyOf(flag)),
@@ -124,12 +125,12 @@ export class FakeMailbox {
       const modseq = ++this.#modseq;
       for (const row of changed) this.#messages.set(row.uid, { ...row, modseq });
     }
-    return this.#existing(uids).map(updatedOf);
+    return this.existing(uids).map(updatedOf);
   }
 
   /** @returns those that existed, by UID */
   remove(uids: readonly number[]): number[] {
-    const found = this.#existing(uids);
+    const found = this.existing(uids);
     const modseq = found.length > 0 ? ++this.#modseq : 0;
     for (const { uid, created } of found) {
       this.#messages.delete(uid);
@@ -200,11 +201,6 @@ export class FakeMailbox {
     const cut = all.length > limit ? all[limit - 1] : undefined;
     const fits = (uid: number) => cut === undefined || compare(uid, cut) <= 0;
     return { live: live.filter(({ uid }) => fits(uid)), gone: gone.filter(fits), cut };
-  }
-
-  #existing(uids: readonly number[]): Row[] {
-    const ordered = [...new Set(uids)].sort((a, b) => a - b);
-    return ordered.flatMap((uid) => this.#messages.get(uid) ?? []);
   }
 }
 

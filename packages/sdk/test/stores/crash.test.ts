@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import {
   existsSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statSync,
@@ -82,6 +83,8 @@ test('of the processes that have a SQLite file one has the lock, and the next ge
   const mine = store.lock?.('lead', ending.signal, async () => void order.push('mine'));
   await store.lock?.('another', ending.signal, async () => void order.push('another'));
   order.push('killed');
+  const journals = readdirSync(folder).filter((name) => name.endsWith('-journal'));
+  assert.deepEqual(journals, [], 'a program that is killed leaves no second file of its lock');
   child.kill('SIGKILL');
   await mine;
   assert.deepEqual(order, ['another', 'killed', 'mine']);
