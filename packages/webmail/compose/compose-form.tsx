@@ -2,7 +2,6 @@
 import { ref } from 'vue';
 import { Button, Tool } from '../ui/button.tsx';
 import { component } from '../ui/component.ts';
-import { Icon } from '../ui/icon.tsx';
 import { Failure } from '../ui/loaded.tsx';
 import { Menu } from '../ui/menu.tsx';
 import { sets, turns } from '../ui/sets.ts';
@@ -34,15 +33,9 @@ export const ComposeForm = component<FormProps>(['title', 'session'], (props) =>
       void session.send();
     } else if (event.key === 'Escape') void session.close();
   };
-  const submit = (event: Event) => {
-    event.preventDefault();
-    void session.send();
-  };
   return () => (
     <form
       class={['compose-form', { large: isLarge.value, dropping: files.isDropping.value }]}
-      novalidate
-      onSubmit={submit}
       onKeydown={press}
       {...files.on}
     >
@@ -98,10 +91,6 @@ const ComposeFields = component<{ session: ComposeSession }>(['session'], ({ ses
           dir="auto"
           value={content.subject}
           onInput={(event) => session.change({ subject: (event.target as HTMLInputElement).value })}
-          onKeydown={(event) => {
-            // In a field of one line Enter would press "Send".
-            if (event.key === 'Enter' && !event.ctrlKey && !event.metaKey) event.preventDefault();
-          }}
         />
       </label>
     </>
@@ -136,15 +125,14 @@ const ComposeFoot = ({ session }: PartProps) => {
   const discard = () => void session.discard();
   return (
     <footer class="bar">
-      <button
-        type="submit"
+      {/* A form without a button that submits it does nothing where Enter is pressed in a field. */}
+      <Button
         class="main"
-        disabled={session.isSending.value}
+        icon="send"
+        label={session.isSending.value ? 'Sending…' : 'Send'}
         title="Send (Ctrl+Enter)"
-      >
-        <Icon name="send" />
-        {session.isSending.value ? 'Sending…' : 'Send'}
-      </button>
+        press={() => void session.send()}
+      />
       <LaterMenu send={(at) => void session.send(at.toISOString())} />
       <AttachButton session={session} />
       <Menu

@@ -45,8 +45,6 @@ export class Live {
   #isHeard = false;
   /** So long nothing may come. */
   #silentMs = 0;
-  /** Nothing came in time: nothing is expected before the next heartbeat, since an older node may send none. */
-  #wasSilent = false;
   isLive = false;
 
   constructor(options: LiveOptions) {
@@ -114,9 +112,6 @@ export class Live {
       this.#failures = 0;
       this.isLive = true;
       this.#silentMs = 1100 * event.heartbeatSeconds;
-      if (!this.#wasSilent) this.#listen();
-    } else if (event.type === 'heartbeat' && this.#wasSilent) {
-      this.#wasSilent = false;
       this.#listen();
     }
     this.#isHeard = true;
@@ -127,7 +122,6 @@ export class Live {
   #listen(): void {
     this.#isHeard = false;
     this.#cancelTimer = this.#options.platform.after(this.#silentMs, () => {
-      this.#wasSilent = !this.#isHeard;
       if (this.#isHeard) this.#listen();
       else this.#lose(0);
     });
