@@ -121,18 +121,18 @@ export interface SentMail extends Send {
   readonly operation: SendOperation;
 }
 
-type Recipients = 'to' | 'cc' | 'bcc' | 'replyTo';
-
-/** As `POST /mail/send` takes it; messages are named by their ids, files by their bytes. */
-export type OutgoingMail = {
-  readonly [Name in keyof Omit<
-    SendMessageBody,
-    Recipients | 'inReplyTo' | 'draft' | 'attachments' | 'delaySeconds'
-  >]?: SendMessageBody[Name] | undefined;
-} & {
-  /** As envelopes have them. What has no address is the name of a group: it is left out. */
-  readonly [Name in Recipients]?: readonly Address[] | undefined;
-} & {
+/**
+ * As `POST /mail/send` takes it; messages are named by their ids, files by their bytes, people as envelopes name them. Who
+ * has no address there, is the name of a group: it is left out.
+ */
+export type OutgoingMail = Omit<
+  SendMessageBody,
+  'to' | 'cc' | 'bcc' | 'replyTo' | 'inReplyTo' | 'draft' | 'attachments' | 'delaySeconds'
+> & {
+  readonly to?: readonly Address[] | undefined;
+  readonly cc?: readonly Address[] | undefined;
+  readonly bcc?: readonly Address[] | undefined;
+  readonly replyTo?: readonly Address[] | undefined;
   readonly inReplyTo?: MessageLocation | undefined;
   /** The draft that this replaces: it is removed once the mail is accepted. */
   readonly draft?: MessageLocation | undefined;

@@ -11,6 +11,7 @@ import type {
 import { invalid } from './refusal.ts';
 import type { ReadMail } from './source.ts';
 
+/** A message of an account. */
 export interface StoredMail extends ReadMail {
   readonly emailId: string;
   readonly threadId: string;
@@ -21,11 +22,9 @@ export interface StoredMail extends ReadMail {
   readonly auth?: SenderResults | undefined;
 }
 
+/** A message in its mailbox. */
 export interface PlacedMail extends StoredMail {
   readonly uid: number;
-}
-
-interface Row extends PlacedMail {
   /** The MODSEQ of its coming. */
   readonly created: number;
   readonly modseq: number;
@@ -51,7 +50,7 @@ export class FakeMailbox {
   name: string;
   readonly specialUse: string | undefined;
   readonly uidvalidity: string;
-  readonly #messages = new Map<number, Row>();
+  readonly #messages = new Map<number, PlacedMail>();
   readonly #removed = new Map<number, { readonly created: number; readonly modseq: number }>();
   #uidnext = 1;
   #modseq = 1;
@@ -91,7 +90,7 @@ export class FakeMailbox {
   readonly find = (uid: number): PlacedMail | undefined => this.#messages.get(uid);
 
   /** Those of these UIDs that it has, by UID. */
-  existing(uids: readonly number[]): readonly Row[] {
+  existing(uids: readonly number[]): readonly PlacedMail[] {
     const ordered = [...new Set(uids)].sort((a, b) => a - b);
     return ordered.flatMap((uid) => this.#messages.get(uid) ?? []);
   }
@@ -160,7 +159,7 @@ export class FakeMailbox {
       typeof read === 'number' ? { ...anew, base: read, afterUid: 0, newest: false } : read;
     const window = isKnown && opened ? opened : anew;
     const page = this.#page(window, limit ?? (fields.length > 0 ? PAGE_WITH_FIELDS : undefined));
-    const isNew = ({ created }: Row) => created > window.base;
+    const isNew = ({ created }: PlacedMail) => created > window.base;
     return {
       ...this.state,
       token: page.cut === undefined ? String(window.snapshot) : formatCursor(window, page.cut),
@@ -245,11 +244,11 @@ export function readFlags(flags: readonly string[], field = 'flags'): string[] {
   return [...byKey.values()].sort();
 }
 
-function updatedOf({ uid, modseq, flags }: Row): UpdatedMessage {
+function updatedOf({ uid, modseq, flags }: PlacedMail): UpdatedMessage {
   return { uid, modseq: String(modseq), flags: [...flags] };
 }
 
-function addedOf(row: Row, fields: readonly Field[]): AddedMessage {
+function addedOf(row: PlacedMail, fields: readonly Field[]): AddedMessage {
   const all: Required<Omit<AddedMessage, 'uid' | 'modseq' | 'bodyStructure'>> = {
     envelope: row.envelope,
     flags: [...row.flags],

@@ -3,9 +3,9 @@
  */
 export { FakeAccount } from './account.ts';
 export { VirtualClock } from './clock.ts';
-export { FakeMailbox } from './mailbox.ts';
+export { FakeMailbox, type PlacedMail, type StoredMail } from './mailbox.ts';
 export type { DeliverOptions, FakeMailboxes, NewAccount, Place } from './mailboxes.ts';
 export type { FakeRequest } from './routes.ts';
 export type { FakeSends } from './sends.ts';
 export { FakeServer, type FakeServerOptions, type Fault } from './server.ts';
-export type { NewAttachment, NewMail } from './source.ts';
+export type { NewAttachment, NewMail, ReadMail } from './source.ts';
