@@ -103,9 +103,11 @@ export class MessageWriter {
   readonly #ids: OpaqueIds;
   readonly #now: () => number;
   readonly #advance: MailboxAdvance;
+  readonly #hasStatement: boolean;
 
   constructor({ database, mailboxes, ids, now }: MessageWriterOptions) {
     this.#advance = new MailboxAdvance(database);
+    this.#hasStatement = database.atOnce !== undefined;
     this.#mailboxes = mailboxes;
     this.#ids = ids;
     this.#now = now;
@@ -113,9 +115,10 @@ export class MessageWriter {
 
   /**
    * What a single statement needs to add a message to a mailbox that is there, in place of {@link append}: undefined
-   * where the thread of the message has to be looked up, or it has keywords.
+   * where the thread of the message has to be looked up, it has keywords, or the database has no such statements.
    */
   plain(texts: MessageTexts, target: AppendTarget): PlainMessage | undefined {
+    if (!this.#hasStatement) return undefined;
     const { user, mailbox } = target;
     const thread = plainThread(user.accountId, texts.thread);
     if (!thread || hasKeyword(target.flags ?? [])) return undefined;
