@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { appendFileSync, readFileSync } from 'node:fs';
+import { appendFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
@@ -13,12 +13,13 @@ import { fileURLToPath } from 'node:url';
 import { Postroom } from '../../packages/sdk/src/index.ts';
 import { verifyEvent } from '../../packages/sdk/src/webhooks.ts';
 import { bareEnvironment } from '../support/process.ts';
+import { cursorsIn } from './event-backend-process.ts';
 import { until } from './mail-load.ts';
 
 /** How long the backend and the receiver may take to have the last event, in milliseconds. */
 const CATCHES_UP_MS = 60_000;
 
-const cursorsIn = (file: string) => readFileSync(file, 'utf8').split('\n').filter(Boolean);
+const PROCESS = fileURLToPath(new URL('event-backend-process.ts', import.meta.url));
 
 interface BackendOptions {
   /** Of the service. */
@@ -74,8 +75,7 @@ export class EventBackend {
   restart(): void {
     this.#process?.kill('SIGKILL');
     const { url, apiKey, userId, file } = this.#options;
-    const script = fileURLToPath(import.meta.url);
-    this.#process = spawn(process.execPath, [script, userId, file], {
+    this.#process = spawn(process.execPath, [PROCESS, userId, file], {
       env: { ...bareEnvironment(), POSTROOM_URL: url, POSTROOM_API_KEY: apiKey },
       stdio: ['ignore', 'inherit', 'inherit'],
     });
@@ -112,18 +112,4 @@ export class EventBackend {
     this.#receiver.close();
     this.#receiver.closeAllConnections();
   }
-}
-
-/** The process: it goes on after the last line of its file. */
-async function follow(userId: string, file: string): Promise<void> {
-  const user = new Postroom().user(userId);
-  for await (const event of user.events({ after: cursorsIn(file).at(-1) ?? '0' })) {
-    // Such a hint is of no event.
-    if (event.type !== 'mailbox.changed') appendFileSync(file, `${event.cursor}\n`);
-  }
-}
-
-if (import.meta.main) {
-  const [, , userId = '', file = ''] = process.argv;
-  await follow(userId, file);
 }

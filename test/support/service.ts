@@ -7,12 +7,11 @@ import { createTransport, type SendMailOptions } from 'nodemailer';
 import { type Logger, pino } from 'pino';
 import type { MailUser } from '../../src/mailboxes/mailstore/mailstore.ts';
 import type { Database, Engine } from '../../src/platform/database/database.ts';
-import { type Service, startService } from '../../src/run/compose/service.ts';
+import type { Service } from '../../src/run/compose/service.ts';
 import type { SharedTiming } from '../../src/run/compose/shared.ts';
 import { readConfig } from '../../src/run/config/config.ts';
 import { atEnd } from './at-end.ts';
 import { CERTIFICATE } from './certificate.ts';
-import { openTestDatabase } from './databases.ts';
 import { freePort } from './free-port.ts';
 
 export const API_KEY = 'key-of-the-test-suite';
@@ -144,13 +143,18 @@ async function makeFolder(): Promise<{ database: undefined; directory: string }>
   return { database: undefined, directory };
 }
 
-/** Starts the service on a database and folder of its own; it is stopped when all tests of the process have ended. */
+/**
+ * Starts the service on a database and folder of its own; it is stopped when all tests of the process have ended. It is
+ * loaded here: tests of services that are processes of their own would load it for nothing.
+ */
 export async function startTestService(
   engine: Engine,
   environment: Record<string, string> = {},
   logger: Logger = pino({ level: 'silent' }),
   timing: SharedTiming = {},
 ): Promise<TestService> {
+  const { startService } = await import('../../src/run/compose/service.ts');
+  const { openTestDatabase } = await import('./databases.ts');
   const mailServer = mailServerName ? await startMailServer(mailServerName) : undefined;
   // A suite that does something to the server names it itself.
   const { database, directory, location } =

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { setTimeout } from 'node:timers/promises';
 import axe from 'axe-core';
 import type { Browser, Page } from 'playwright-core';
-import { type MailService, startMailService } from './mail-service.ts';
+import type { MailService } from './mail-service.ts';
 import { launchChromium } from './watched-page.ts';
 
 export const DOMAIN = 'acme.test';
@@ -54,15 +54,15 @@ export class MailPages {
   }
 
   async end(): Promise<void> {
-    await this.browser.close();
     await this.#endService();
   }
 }
 
-/** Starts a service with an active domain, and a browser. */
+/** Starts a service with an active domain, and a browser. Who only looks at pages does not load the service. */
 export async function startMailPages(
   environment: Readonly<Record<string, string>> = {},
 ): Promise<MailPages> {
+  const { startMailService } = await import('./mail-service.ts');
   const { service, end } = await startMailService(environment);
   const browser = await launchChromium();
   await service.activate(DOMAIN);
