@@ -1,7 +1,7 @@
 /** The part on Courier of docs/guides/imap-server.md, step by step. */
 import assert from 'node:assert/strict';
 import { unpackCourier } from './courier.ts';
-import { follow, prepare, putIn } from './imap-guide.ts';
+import { follow, prepareInstalled, putIn } from './imap-guide.ts';
 import { installTree } from './machine.ts';
 
 /** What the scripts of Debian's packages do when they are installed. */
@@ -14,7 +14,7 @@ const SCRIPTS = `
 
 export async function followCourier(): Promise<void> {
   const step = 'Courier';
-  const { machine, postroom } = await prepare();
+  const { machine, postroom } = await prepareInstalled();
   await installTree(machine, await unpackCourier(), SCRIPTS);
   // A user of the server's own, whom PAM knows.
   await machine.run(`useradd --create-home eva && echo 'eva:her own' | chpasswd

@@ -1,7 +1,7 @@
 /** The part on Cyrus of docs/guides/imap-server.md, step by step. */
 import assert from 'node:assert/strict';
 import { unpackCyrus } from './cyrus.ts';
-import { block, follow, prepare, putIn } from './imap-guide.ts';
+import { block, follow, prepareInstalled, putIn } from './imap-guide.ts';
 import { installTree } from './machine.ts';
 
 /** What the scripts of Debian's cyrus-common and sasl2-bin do when they are installed. */
@@ -14,7 +14,7 @@ const SCRIPTS = `
 
 export async function followCyrus(): Promise<void> {
   const step = 'Cyrus';
-  const { machine, postroom } = await prepare();
+  const { machine, postroom } = await prepareInstalled();
   await installTree(machine, await unpackCyrus(), SCRIPTS);
   await follow(machine, 'apt-get install cyrus');
   // A user of the server's own.

@@ -146,16 +146,27 @@ export class Postroom {
   }
 }
 
+interface Prepared {
+  readonly machine: Machine;
+  readonly postroom: Postroom;
+}
+
 /** A machine as the guide finds it: Postroom runs there and has made its tables. */
-export async function prepare(
-  databaseUrl?: string,
-): Promise<{ machine: Machine; postroom: Postroom }> {
+export async function prepare(databaseUrl?: string): Promise<Prepared> {
+  const prepared = await prepareInstalled(databaseUrl);
+  await prepared.postroom.start();
+  await prepared.postroom.stop();
+  return prepared;
+}
+
+/** A machine on which Postroom was never started: for mail servers that do not look into its tables. */
+export async function prepareInstalled(databaseUrl?: string): Promise<Prepared> {
   const machine = await startMachine();
   machines.push(machine);
   await machine.run('useradd --system --home-dir /var/lib/postroom postroom');
   await machine.run('install -d -o postroom -g postroom -m 0700 /var/lib/postroom');
   await machine.run(`echo '127.0.0.1 mail.example.org' >> /etc/hosts
-    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=mail.example.org \
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=mail.example.org \
       -addext subjectAltName=DNS:mail.example.org 2>/dev/null \
       -keyout /etc/ssl/private/mail.example.org.key -out /etc/ssl/certs/mail.example.org.pem`);
   if (databaseUrl !== undefined) {
@@ -166,8 +177,5 @@ export async function prepare(
       runuser -u postgres -- ${bin}/pg_ctl -D data -l log -w -o '-k /var/lib/guide' start >/dev/null
       psql -q -h 127.0.0.1 -U postgres -c 'CREATE ROLE postroom LOGIN' -c 'CREATE DATABASE postroom OWNER postroom'`);
   }
-  const postroom = new Postroom(machine, databaseUrl);
-  await postroom.start();
-  await postroom.stop();
-  return { machine, postroom };
+  return { machine, postroom: new Postroom(machine, databaseUrl) };
 }
