@@ -116,6 +116,36 @@ function run(args: string[], env: NodeJS.ProcessEnv): Promise<number> {
   });
 }
 
+/**
+ * Suites that share a process: each would load the service, and Chromium where it has pages. Their services run until the
+ * last of them ends, so that long ones stay alone.
+ */
+const together = {
+  ...journeysTogether,
+  'the console': browserSuites([
+    'console-overview',
+    'console-accounts',
+    'console-lists',
+    'console-queue',
+    'console-sessions',
+    'console-tasks',
+  ]),
+  'the webmail with its service': browserSuites(['webmail', 'webmail-interrupted']),
+  'parts of the webmail': browserSuites(['webmail-reading', 'webmail-writing']),
+  'the documentation': browserSuites(['site', 'site-reference']),
+  'mail programs': suitesOf(['imap-other-programs', 'imap-programs', 'submission-programs']),
+  'mail from and to other servers': suitesOf(['dns', 'outbound', 'rspamd']),
+  'short suites': suitesOf(['dovecot-users', 'empty-postgres', 'reference-samples', 'rotate']),
+};
+
+function suitesOf(names: readonly string[]): string[] {
+  return names.map((name) => `test/servers/${name}.test.ts`);
+}
+
+function browserSuites(names: readonly string[]): string[] {
+  return suitesOf(names.map((name) => `browser/${name}`));
+}
+
 const names = process.argv.slice(2);
 if (names.includes('--packages')) {
   process.stdout.write(`${needed.map((item) => item.package).join(' ')}\n`);
@@ -126,7 +156,9 @@ const isWanted = (text: string) => names.length === 0 || names.some((name) => te
 const files = [...globSync('test/servers/**/*.test.ts'), ...databaseSuites()].filter(isWanted);
 const longest = [
   'test/servers/browser/site-pages.test.ts',
-  'test/servers/browser/webmail.test.ts',
+  'the console',
+  'the webmail with its service',
+  'the documentation',
   'test/servers/doc-samples.test.ts',
   'test/servers/package.test.ts',
   'test/servers/s3-service.test.ts',
@@ -137,7 +169,7 @@ const longest = [
   'src/platform',
 ];
 const journeys = groupJourneys().filter((group) => isWanted(group.name));
-const suites = groupFiles(files, { longest, together: journeysTogether });
+const suites = groupFiles(files, { longest, together });
 // Nodes work more than they wait: journeys begin one by one between the others.
 const groups = [
   ...suites.flatMap((suite, at) => [...journeys.slice(at, at + 1), suite]),

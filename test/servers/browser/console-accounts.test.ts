@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { DatabaseSync } from 'node:sqlite';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { freePort } from '../../support/free-port.ts';
 import { ImapLines } from '../../support/imap-lines.ts';
@@ -78,8 +78,6 @@ before(async () => {
   browser = await launchChromium();
   ({ signedIn } = lookAtConsole(browser, service.url));
 });
-
-after(() => browser?.close());
 
 const row = (page: Page, name: string) => page.getByRole('row').filter({ hasText: name });
 /** The addresses of the first rows, in their order. */

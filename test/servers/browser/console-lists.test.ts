@@ -1,6 +1,6 @@
 /** The lists of the console: their keys, rows on a phone, and what happens to them while they are looked at. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { startTestService, type TestService } from '../../support/service.ts';
 import { findViolations } from './accessibility.ts';
@@ -20,8 +20,6 @@ before(async () => {
   browser = await launchChromium();
   ({ signedIn } = lookAtConsole(browser, service.url));
 });
-
-after(() => browser?.close());
 
 /** What a screen reader names that has the focus. */
 const focused = (page: Page) =>

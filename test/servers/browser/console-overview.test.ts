@@ -1,6 +1,6 @@
 /** What an operator sees first: what needs somebody, five numbers and four charts; and the ways from there. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
 import { freePort } from '../../support/free-port.ts';
 import { startTestService, type TestAccount, type TestService } from '../../support/service.ts';
@@ -30,8 +30,6 @@ before(async () => {
   browser = await launchChromium();
   ({ signedIn } = lookAtConsole(browser, service.url));
 });
-
-after(() => browser?.close());
 
 test('what is wrong and what waits is said first, with the way to it', async () => {
   await signedIn('', async (page) => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { DatabaseSync } from 'node:sqlite';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { startTestService, type TestAccount, type TestService } from '../../support/service.ts';
 import { findViolations } from './accessibility.ts';
@@ -63,8 +63,6 @@ before(async () => {
   browser = await launchChromium();
   ({ signedIn } = lookAtConsole(browser, service.url));
 });
-
-after(() => browser?.close());
 
 const row = (page: Page, name: string) => page.getByRole('row').filter({ hasText: name });
 

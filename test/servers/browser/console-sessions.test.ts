@@ -1,6 +1,6 @@
 /** Signing out of the console, and what a hasty hand does twice. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
 import { API_KEY, startTestService, type TestService } from '../../support/service.ts';
 import { findViolations } from './accessibility.ts';
@@ -17,13 +17,10 @@ before(async () => {
   ({ signedIn } = lookAtConsole(browser, service.url));
 });
 
-after(() => browser?.close());
-
-test('a page that came without TLS says why nobody is signed in, where PUBLIC_URL has it', async (t) => {
+test('a page that came without TLS says why nobody is signed in, where PUBLIC_URL has it', async () => {
   const secure = await startTestService('sqlite', { PUBLIC_URL: 'https://mail.test' });
   // Browsers take such cookies from 127.0.0.1.
   const chromium = await launchChromium({ hosts: 'MAP console.test 127.0.0.1' });
-  t.after(() => chromium.close());
   const url = `http://console.test:${new URL(secure.url).port}`;
   await lookAtConsole(chromium, url).visit('/audit', async (page, { complaints }) => {
     await signIn(page);

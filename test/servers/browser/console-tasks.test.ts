@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { DatabaseSync } from 'node:sqlite';
-import { after, before, type TestContext, test } from 'node:test';
+import { before, type TestContext, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { type DnsServer, startDnsServer, type ZoneRecord } from '../../support/dns-server.ts';
@@ -136,8 +136,6 @@ before(async () => {
   browser = await launchChromium();
   ({ signedIn } = lookAtConsole(browser, service.url));
 });
-
-after(() => browser?.close());
 
 /** Does steps, and counts them. */
 class Hand {

@@ -1,7 +1,7 @@
 /** The operator's console as an operator uses it, on a service with real traffic. */
 import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { freePort } from '../../support/free-port.ts';
@@ -51,8 +51,6 @@ before(async () => {
   browser = await launchChromium();
   ({ visit, signedIn } = lookAtConsole(browser, service.url));
 });
-
-after(() => browser?.close());
 
 /** Waits for a message that says that something was done. */
 async function said(page: Page, text: string): Promise<void> {

@@ -44,7 +44,6 @@ before(async () => {
 });
 
 after(async () => {
-  await browser?.close();
   server.close();
 });
 

@@ -1,6 +1,6 @@
 /** Every page of the documentation: its links lead somewhere, and everybody can read it. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
 import { findViolations } from './accessibility.ts';
 import { listPages, ready, type SiteService, startSiteService } from './site-service.ts';
@@ -16,8 +16,6 @@ before(async () => {
   browser = await launchChromium({ runsBriefly: true });
   watched = await openWatched(browser, service.url, { viewport: DESK });
 });
-
-after(() => browser?.close());
 
 const DESK = { width: 1360, height: 820 };
 const PHONE = { width: 390, height: 844 };

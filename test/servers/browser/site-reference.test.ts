@@ -1,6 +1,6 @@
 /** The API reference, and its forms against the running server. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { readDescription } from '../../../docs/.vitepress/reference/openapi.ts';
 import { API_KEY, type TestAccount, WEBHOOK_SECRET } from '../../support/service.ts';
@@ -19,8 +19,6 @@ before(async () => {
   browser = await launchChromium({ runsBriefly: true });
   watched = await openWatched(browser, service.url);
 });
-
-after(() => browser?.close());
 
 /** Opens the form of an operation. */
 async function openForm(page: Page, id: string) {

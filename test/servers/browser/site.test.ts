@@ -1,6 +1,6 @@
 /** The documentation as a reader meets it, in a real browser. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Browser } from 'playwright-core';
 import { findViolations } from './accessibility.ts';
@@ -20,10 +20,8 @@ let browser: Browser;
 
 before(async () => {
   service = await startSiteService();
-  browser = await launchChromium();
+  browser = await launchChromium({ runsBriefly: true });
 });
-
-after(() => browser?.close());
 
 /** Opens a page, and closes it after the test with a look at what it said and asked for. */
 async function visit(

@@ -1,10 +1,16 @@
 /** Debian's Chromium with a watch on what pages say and ask for. */
 import assert from 'node:assert/strict';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { atEnd } from '../../support/at-end.ts';
 
 const CHROMIUM = '/usr/bin/chromium-headless-shell';
 
+/** Those that run, by their arguments. */
+const launched = new Map<string, Promise<Browser>>();
+
 /**
+ * Starts Chromium once for all tests of the process that want it alike; it ends with them.
+ *
  * @param runsBriefly whether each page runs a script once and is left. Chromium optimizes its code then for nobody, again
  *   for each page: a sixth to a third of all processor time of a suite that looks at many pages by axe-core
  */
@@ -12,7 +18,13 @@ export function launchChromium({ runsBriefly = false, hosts = '' } = {}): Promis
   const unoptimized = '--js-flags=--no-turbofan,--no-maglev';
   const args = ['--no-sandbox', ...(runsBriefly ? [unoptimized] : [])];
   if (hosts) args.push(`--host-resolver-rules=${hosts}`);
-  return chromium.launch({ executablePath: CHROMIUM, args });
+  const key = args.join(' ');
+  const running = launched.get(key);
+  if (running) return running;
+  const browser = chromium.launch({ executablePath: CHROMIUM, args });
+  launched.set(key, browser);
+  atEnd(async () => (await browser).close());
+  return browser;
 }
 
 export interface WatchedPage {

@@ -10,6 +10,7 @@ import type { Browser } from 'playwright-core';
 import { build } from 'vite';
 import { appConfig } from '../../../console/app-config.ts';
 import { webmailPolicy } from '../../../src/servers/api/docs-pages.ts';
+import { atEnd } from '../../support/at-end.ts';
 import { launchChromium, openWatched, type WatchedPage } from './watched-page.ts';
 
 const TESTING = fileURLToPath(new URL('../../../packages/webmail/testing', import.meta.url));
@@ -22,7 +23,6 @@ export interface WebmailParts {
   readonly browser: Browser;
   readonly url: string;
   open(options?: Parameters<typeof openWatched>[2]): Promise<WatchedPage>;
-  end(): Promise<void>;
 }
 
 /** Listens on a free port of loopback. */
@@ -33,7 +33,15 @@ export async function listen(server: Server): Promise<string> {
   return `http://127.0.0.1:${typeof bound === 'object' ? bound?.port : 0}`;
 }
 
-export async function startWebmailParts(): Promise<WebmailParts> {
+let started: Promise<WebmailParts> | undefined;
+
+/** Builds the parts once for all tests of the process, and serves them until these have ended. */
+export function startWebmailParts(): Promise<WebmailParts> {
+  started ??= start();
+  return started;
+}
+
+async function start(): Promise<WebmailParts> {
   const built = await mkdtemp(join(tmpdir(), 'postroom-webmail-'));
   const { rollupOptions, ...options } = appConfig('/').build ?? {};
   await build({
@@ -68,6 +76,10 @@ export async function startWebmailParts(): Promise<WebmailParts> {
     response.end(name === '' ? PAGE : files.get(name));
   });
   const url = await listen(server);
+  atEnd(async () => {
+    server.close();
+    await rm(built, { recursive: true, force: true });
+  });
   const browser = await launchChromium();
   return {
     browser,
@@ -77,11 +89,6 @@ export async function startWebmailParts(): Promise<WebmailParts> {
       await watched.page.goto(url);
       await watched.page.getByRole('heading', { name: 'Messages' }).waitFor();
       return watched;
-    },
-    async end() {
-      await browser.close();
-      server.close();
-      await rm(built, { recursive: true, force: true });
     },
   };
 }

@@ -30,8 +30,7 @@ before(async () => {
   parts = await startWebmailParts();
 });
 
-after(async () => {
-  await parts?.end();
+after(() => {
   stranger.close();
   stranger.closeAllConnections();
 });

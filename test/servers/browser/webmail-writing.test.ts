@@ -1,6 +1,6 @@
 /** Writing in the webmail: recipients, drafts, files, formatting, and a message that is sent or taken back. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import type { SendMessageBody } from '../../../packages/sdk/src/api-types.ts';
 import type { StoredMail } from '../../../packages/sdk/src/testing/mailbox.ts';
@@ -11,10 +11,6 @@ let parts: WebmailParts;
 
 before(async () => {
   parts = await startWebmailParts();
-});
-
-after(async () => {
-  await parts?.end();
 });
 
 const LETTER = {
