@@ -17,9 +17,29 @@ interface Violation {
 /** What axe-core looks at: all, all but the contrast of colours, or that alone. */
 type Look = 'all' | 'structure' | 'contrast';
 
+/** Rules that find nothing worse than moderate, and take a sixth of the time of all. */
+const MODERATE = [
+  'aria-allowed-role',
+  'empty-heading',
+  'empty-table-header',
+  'heading-order',
+  'landmark-banner-is-top-level',
+  'landmark-contentinfo-is-top-level',
+  'landmark-main-is-top-level',
+  'landmark-one-main',
+  'landmark-unique',
+  'page-has-heading-one',
+  'presentation-role-conflict',
+  'region',
+  'scope-attr-valid',
+];
+
+const without = (...names: readonly string[]) =>
+  Object.fromEntries(names.map((name) => [name, { enabled: false }]));
+
 const OPTIONS: Record<Look, object> = {
-  all: {},
-  structure: { rules: { 'color-contrast': { enabled: false } } },
+  all: { rules: without(...MODERATE) },
+  structure: { rules: without(...MODERATE, 'color-contrast') },
   contrast: { runOnly: ['color-contrast'] },
 };
 
