@@ -27,17 +27,9 @@ import type { EditorOptions } from './edit-mailboxes.ts';
 import { ImapFailure } from './failure.ts';
 import { fetchRows, listUids } from './fetch.ts';
 import { findSpecialUse, readState } from './list-mailboxes.ts';
+import type { ImapResponse } from './responses.ts';
 import type { SyncState } from './token.ts';
-import {
-  type Argument,
-  atom,
-  codeOf,
-  type ImapResponse,
-  literal,
-  numberOf,
-  quoted,
-  textOf,
-} from './wire.ts';
+import { type Argument, atom, numberOf, quoted, textOf } from './wire.ts';
 
 /** A message to add (RFC 3501 section 6.3.11). */
 export interface ImapAppend {
@@ -52,10 +44,7 @@ export interface ImapAppend {
   readonly signal: AbortSignal;
 }
 
-/** The most octets of one APPEND: imapflow needs a message in one piece of memory. */
-const SIZE_MAX = 256 * 1024 * 1024;
-
-/** Each holds its message in memory. A stalled account or user leaves slots to the others. */
+/** A server that stalls holds so many connections, and fewer for one account or user: those that read have the others. */
 const APPENDS_AT_ONCE = 4;
 const APPENDS_OF_ONE = { account: 1, tenant: 3 };
 
@@ -198,24 +187,21 @@ async function append(
   mailbox: string,
   { open, size, flags, internalDate, signal }: ImapAppend,
 ): Promise<number | undefined> {
-  if (size > SIZE_MAX) throw new Refusal('mailbox_refused', 'the message is too large for APPEND');
   // Courier refuses APPEND to a mailbox that the session has open read-only. Dovecot reads changes of the open mailbox
   // after APPEND; if that was deleted and created again, Dovecot would empty it.
   await connection.unselect();
-  const source = Buffer.concat(await Array.fromAsync(open()), size);
   const args: Argument[] = [quoted(encodeMailboxName(mailbox)), flags.map(atom)];
   if (internalDate !== undefined) args.push(quoted(imapDateTime(internalDate)));
   signal.throwIfAborted();
   try {
-    return readAppended(await connection.command('APPEND', [...args, literal(source)]));
+    return readAppended(await connection.command('APPEND', [...args, { size, open }]));
   } catch (error) {
     throw asRefusal(error, mailbox);
   }
 }
 
 /** `[APPENDUID uidvalidity uid]`. */
-function readAppended(response: ImapResponse): number | undefined {
-  const code = codeOf(response);
+function readAppended({ code }: ImapResponse): number | undefined {
   return code?.name === 'APPENDUID' ? numberOf(code.values[1]) : undefined;
 }
 
@@ -295,11 +281,11 @@ async function hasReceived(
   const criteria = [atom('SINCE'), atom(since), atom('HEADER'), quoted('Received')];
   let found = false;
   await connection.command('UID SEARCH', [...criteria, quoted(receivedId)], {
-    SEARCH: ({ numbers, attributes }) => {
-      found ||= (numbers ?? attributes ?? []).length > 0;
+    SEARCH: ({ items }) => {
+      found ||= items.length > 0;
     },
-    ESEARCH: ({ attributes }) => {
-      found ||= (attributes ?? []).some((item) => textOf(item)?.toUpperCase() === 'ALL');
+    ESEARCH: ({ items }) => {
+      found ||= items.some((item) => textOf(item)?.toUpperCase() === 'ALL');
     },
   });
   return found;

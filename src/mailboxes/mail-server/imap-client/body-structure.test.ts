@@ -2,15 +2,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { readBodyStructure } from './body-structure.ts';
-import type { ImapAttribute } from './wire.ts';
 
 type Nested = string | null | readonly Nested[];
-
-/** Tokens as the library's parser gives them. */
-function tokens(value: Nested): ImapAttribute {
-  if (value === null) return null;
-  return typeof value === 'string' ? { type: 'STRING', value } : value.map(tokens);
-}
 
 const plain = ['text', 'plain', ['charset', 'utf-8'], null, null, '7bit', '12', '1', null, null];
 const file = ['Application', 'PDF', ['name*', "utf-8''%C3%A4.pdf"], '<id@x>', null, 'BASE64', '40'];
@@ -18,7 +11,7 @@ const attached = [...file, null, ['attachment', ['filename', 'a "b".pdf']], null
 
 void suite('a body structure', () => {
   void test('of one part, which is part 1', () => {
-    assert.deepEqual(readBodyStructure(tokens(plain)), {
+    assert.deepEqual(readBodyStructure(plain), {
       part: '1',
       type: 'text/plain',
       parameters: { charset: 'utf-8' },
@@ -41,9 +34,11 @@ void suite('a body structure', () => {
       inner,
       '9',
     ];
-    const structure = readBodyStructure(
-      tokens([[plain, plain, 'alternative'], [...message, null, ['attachment', null]], 'mixed']),
-    );
+    const structure = readBodyStructure([
+      [plain, plain, 'alternative'],
+      [...message, null, ['attachment', null]],
+      'mixed',
+    ]);
     const numbers = (node: typeof structure): unknown => [
       node?.part,
       node?.type,
@@ -75,14 +70,12 @@ void suite('a body structure', () => {
 
   void test('that is malformed or endless gives undefined or ends', () => {
     assert.equal(readBodyStructure(undefined), undefined);
-    assert.equal(readBodyStructure(tokens([])), undefined);
-    assert.equal(readBodyStructure(tokens('text')), undefined);
+    assert.equal(readBodyStructure([]), undefined);
+    assert.equal(readBodyStructure('text'), undefined);
     let deep: Nested = plain;
     for (let depth = 0; depth < 200; depth++) deep = [deep, 'mixed'];
-    assert.equal(readBodyStructure(tokens(deep))?.type, 'multipart/mixed');
-    const wide = readBodyStructure(
-      tokens([...Array.from({ length: 5_000 }, () => plain), 'mixed']),
-    );
+    assert.equal(readBodyStructure(deep)?.type, 'multipart/mixed');
+    const wide = readBodyStructure([...Array.from({ length: 5_000 }, () => plain), 'mixed']);
     assert.ok((wide?.childNodes?.length ?? 0) <= 1_000);
   });
 });

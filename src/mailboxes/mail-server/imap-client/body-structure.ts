@@ -3,7 +3,8 @@
  * 6.4.5.
  */
 import { type BodyStructure, MAX_DEPTH, readContent } from '../../../protocols/message/message.ts';
-import { bytesOf, type ImapAttribute, listOf, numberOf, textOf } from './wire.ts';
+import type { ImapItem } from './responses.ts';
+import { bytesOf, listOf, numberOf, textOf } from './wire.ts';
 
 const MAX_PARTS = 1_000;
 
@@ -12,7 +13,7 @@ interface Budget {
 }
 
 /** @returns undefined where the server's answer is not a structure */
-export function readBodyStructure(item: ImapAttribute | undefined): BodyStructure | undefined {
+export function readBodyStructure(item: ImapItem | undefined): BodyStructure | undefined {
   return readPart(item, { message: undefined, number: undefined, depth: 0 }, { parts: MAX_PARTS });
 }
 
@@ -25,7 +26,7 @@ interface PartLocation {
 }
 
 function readPart(
-  item: ImapAttribute | undefined,
+  item: ImapItem | undefined,
   location: PartLocation,
   budget: Budget,
 ): BodyStructure | undefined {
@@ -41,7 +42,7 @@ function numberIn(parent: string | undefined, index: number): string {
 }
 
 function readMultipart(
-  list: readonly ImapAttribute[],
+  list: readonly ImapItem[],
   { message, number, depth }: PartLocation,
   budget: Budget,
 ): BodyStructure {
@@ -66,7 +67,7 @@ function readMultipart(
 }
 
 function readLeaf(
-  list: readonly ImapAttribute[],
+  list: readonly ImapItem[],
   { message, number, depth }: PartLocation,
   budget: Budget,
 ): BodyStructure {
@@ -90,10 +91,10 @@ function readLeaf(
 
 interface Fields {
   readonly type: string;
-  readonly parameters?: ImapAttribute | undefined;
-  readonly disposition?: ImapAttribute | undefined;
-  readonly id?: ImapAttribute | undefined;
-  readonly encoding?: ImapAttribute | undefined;
+  readonly parameters?: ImapItem | undefined;
+  readonly disposition?: ImapItem | undefined;
+  readonly id?: ImapItem | undefined;
+  readonly encoding?: ImapItem | undefined;
 }
 
 /** Reads the content fields as if they were in a header: names, charsets and limits are the same. */
@@ -124,11 +125,11 @@ function describe({ type, parameters, disposition, id, encoding }: Fields) {
 }
 
 /** One character per byte, as for header text. */
-function rawText(item: ImapAttribute | undefined): string | undefined {
+function rawText(item: ImapItem | undefined): string | undefined {
   return bytesOf(item)?.toString('latin1');
 }
 
-function writeParameters(item: ImapAttribute | undefined): string {
+function writeParameters(item: ImapItem | undefined): string {
   const list = listOf(item);
   let text = '';
   for (let at = 0; at + 1 < list.length; at += 2) {

@@ -7,20 +7,11 @@ import { changeFlags, normalizeFlags } from '../../mailstore/mailstore.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { eachRow, type FetchedItems, fetchRows } from './fetch.ts';
+import type { ImapResponse } from './responses.ts';
 import type { Selected } from './selected.ts';
 import { stateOf } from './sync-modseq.ts';
 import type { SyncState } from './token.ts';
-import {
-  atom,
-  codeOf,
-  type ImapResponse,
-  listOf,
-  modseqOf,
-  quoted,
-  readFlags,
-  sequence,
-  textOf,
-} from './wire.ts';
+import { atom, listOf, modseqOf, quoted, readFlags, sequence, textOf } from './wire.ts';
 
 function setOf(uids: readonly number[]): UidSet {
   return UidSet.of(uids.filter((uid) => Number.isInteger(uid) && uid >= 1 && uid <= UID_MAX));
@@ -77,8 +68,8 @@ export interface Stored {
 }
 
 /**
- * As `normalizeFlags`, and no `NIL`: servers say that for nothing, some refuse it as a keyword, and imapflow does not
- * read it as one.
+ * As `normalizeFlags`, and no `NIL`: servers say that for nothing, some refuse it as a keyword, and
+ * nobody can tell it from nothing.
  */
 export function flagsForServer(flags: readonly string[], field = 'flags'): string[] {
   const wanted = normalizeFlags(flags, field);
@@ -223,7 +214,7 @@ function stateAfter(
   removed: UidSet,
   ok: ImapResponse | undefined,
 ): SyncState | undefined {
-  const code = ok && codeOf(ok);
+  const code = ok?.code;
   const modseq = code?.name === 'HIGHESTMODSEQ' ? modseqOf(code.values[0]) : undefined;
   const isAll =
     UidSet.empty.union(...gone).equals(removed) && exists === before.count - removed.size;
@@ -288,8 +279,7 @@ export async function relocateMessages(
  * Reads `[COPYUID uidvalidity from to]` (RFC 4315 section 3), whose two sets are in the same order. A code that cannot
  * be right, which any server may send, counts as missing: the messages were moved all the same.
  */
-function readCopied(response: ImapResponse, asked: UidSet, moved: Map<number, number>): void {
-  const code = codeOf(response);
+function readCopied({ code }: ImapResponse, asked: UidSet, moved: Map<number, number>): void {
   if (code?.name !== 'COPYUID') return;
   const from = UidSet.parse(textOf(code.values[1]) ?? '');
   const to = UidSet.parse(textOf(code.values[2]) ?? '');

@@ -2,148 +2,46 @@
  * One logged-in connection to the IMAP server, for one account: commands with deadlines, and the
  * mailbox that is selected on it.
  */
-import type { ImapFlow } from 'imapflow';
 import { isRefusal, Refusal } from '../../../platform/errors/errors.ts';
-import { HOUR_MS } from '../../../platform/time/time.ts';
 import { encodeMailboxName, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
-import { ImapFailure, nameFailure, nameLateness } from './failure.ts';
+import { ImapFailure } from './failure.ts';
+import type { Link, Untagged } from './link.ts';
+import { type LinkOptions, openLink } from './open-link.ts';
+import type { ImapResponse } from './responses.ts';
 import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
-import {
-  type Argument,
-  atom,
-  type CommandLayer,
-  commandLayer,
-  type ImapResponse,
-  listOf,
-  numberOf,
-  quoted,
-  readFlags,
-  textOf,
-} from './wire.ts';
-
-export interface ServerAddress {
-  readonly host: string;
-  readonly port: number;
-  /** `implicit`: from the first byte; `starttls`: before the login, always; `off`: never. */
-  readonly tls: 'implicit' | 'starttls' | 'off';
-  /** Whether the certificate is verified. */
-  readonly verifyCertificate: boolean;
-  /** PEM of the authority that the certificate has to come from, instead of the public ones. */
-  readonly ca?: string;
-}
-
-/** How TLS of Node verifies the server's certificate. */
-export function tlsOptions({ verifyCertificate, ca }: ServerAddress) {
-  return { rejectUnauthorized: verifyCertificate, ...(ca !== undefined && { ca }) };
-}
-
-export interface ImapLogin {
-  readonly user: string;
-  readonly pass: string;
-  /** SASL PLAIN authorization identity (RFC 4616). */
-  readonly authzid?: string;
-}
-
-export interface ConnectOptions {
-  readonly server: ServerAddress;
-  readonly login: ImapLogin;
-  /** Milliseconds without a byte after which a command has failed. */
-  readonly timeoutMs: number;
-}
-
-export type Untagged = Readonly<Record<string, (response: ImapResponse) => void>>;
-
-/** A command that is still being answered after this many timeouts is cut off. */
-const LONGEST_COMMAND = 10;
-
-/** Longest line in octets: enough for the UIDs of a mailbox with a million messages. */
-const LINE_MAX = 16 * 1024 * 1024;
-/** Longest literal; sources are fetched in smaller pieces. */
-const LITERAL_MAX = 8 * 1024 * 1024;
-/** imapflow's own watchdog; idle connections are closed long before. */
-const SOCKET_TIMEOUT_MS = HOUR_MS;
+import { type Argument, atom, listOf, numberOf, quoted, readFlags, textOf } from './wire.ts';
 
 export class Connection {
-  readonly #client: ImapFlow;
-  readonly #layer: CommandLayer;
-  readonly #timeoutMs: number;
-  readonly #extensions: ReadonlySet<string>;
+  readonly #link: Link;
   #qresync = false;
   #selected: Selected | undefined;
-  #failure: ImapFailure | undefined;
 
-  private constructor(client: ImapFlow, timeoutMs: number) {
-    this.#client = client;
-    this.#timeoutMs = timeoutMs;
-    this.#layer = commandLayer(client);
-    this.#extensions = new Set([...client.capabilities.keys()].map((name) => name.toUpperCase()));
-    client.on('error', (error: unknown) => {
-      this.#failure ??= nameFailure(error);
-    });
-    client.once('close', () => {
-      this.#failure ??= new ImapFailure('dropped');
-    });
-    // Changes that are reported between two commands are handled like those within one.
-    for (const [name, note] of Object.entries(this.#notes())) {
-      this.#layer.untaggedHandlers[name] = async (response) => note(response);
-    }
+  private constructor(link: Link) {
+    this.#link = link;
+    link.unasked = this.#notes();
   }
 
   /** @throws ImapFailure */
-  static async open({ server, login, timeoutMs }: ConnectOptions): Promise<Connection> {
-    // Loaded here: few services use an IMAP server, and the library is a tenth of what a start loads.
-    const { ImapFlow } = await import('imapflow');
-    const client = new ImapFlow({
-      host: server.host,
-      port: server.port,
-      secure: server.tls === 'implicit',
-      ...(server.tls !== 'implicit' && { doSTARTTLS: server.tls === 'starttls' }),
-      tls: tlsOptions(server),
-      auth: login,
-      clientInfo: { name: 'postroom' },
-      logger: false,
-      disableAutoIdle: true,
-      disableCompression: true,
-      // We enable extensions ourselves. UTF8=ACCEPT and IMAP4rev2 would change how names and answers are written.
-      disableAutoEnable: true,
-      connectionTimeout: timeoutMs,
-      greetingTimeout: timeoutMs,
-      socketTimeout: SOCKET_TIMEOUT_MS,
-      maxLineLength: LINE_MAX,
-      maxLiteralSize: LITERAL_MAX,
-      maxResponseSize: 4 * LITERAL_MAX,
-    });
-    client.on('error', () => undefined);
-    const timeout = AbortSignal.timeout(timeoutMs);
-    const close = () => client.close();
-    timeout.addEventListener('abort', close);
-    try {
-      await client.connect();
-      const connection = new Connection(client, timeoutMs);
-      await connection.#enable();
-      return connection;
-    } catch (error) {
-      client.close();
-      throw timeout.aborted ? nameLateness(client) : nameFailure(error, 'LOGIN');
-    } finally {
-      timeout.removeEventListener('abort', close);
-    }
+  static async open(options: Omit<LinkOptions, 'client'>): Promise<Connection> {
+    const link = await openLink(options);
+    const connection = new Connection(link);
+    await connection.#enable();
+    return connection;
   }
 
   /** RFC 7162 section 3.2.3: before the first SELECT, so that MODSEQs count from the start on. */
   async #enable(): Promise<void> {
     if (!this.has('QRESYNC') || !this.has('ENABLE')) return;
     await this.command('ENABLE', [atom('CONDSTORE'), atom('QRESYNC')], {
-      ENABLED: ({ attributes }) => {
-        for (const item of attributes ?? []) {
-          if (textOf(item)?.toUpperCase() === 'QRESYNC') this.#qresync = true;
-        }
+      ENABLED: ({ items }) => {
+        this.#qresync ||= items.some((item) => textOf(item)?.toUpperCase() === 'QRESYNC');
       },
     });
   }
 
+  /** @param extension in capitals */
   has(extension: string): boolean {
-    return this.#extensions.has(extension);
+    return this.#link.has(extension);
   }
 
   get hasQresync(): boolean {
@@ -155,109 +53,71 @@ export class Connection {
   }
 
   get isOpen(): boolean {
-    return this.#failure === undefined && this.#client.usable;
+    return this.#link.failure === undefined;
   }
 
   /** Called once, when the connection has ended for any reason. */
   onClose(listener: () => void): void {
-    if (this.isOpen) this.#client.once('close', listener);
-    else queueMicrotask(listener);
+    this.#link.onClose(listener);
   }
 
   /** Ends it at once; a command under way fails with `reason`. */
   destroy(reason: ImapFailure = new ImapFailure('dropped')): void {
-    this.#failure ??= reason;
-    this.#client.close();
+    this.#link.fail(reason);
   }
 
   /**
    * Sends a command and passes its untagged responses to `on`, by their names.
    *
    * @returns the tagged OK
-   * @throws ImapFailure; after `silent`, `dropped` and `garbled` the connection is closed
+   * @throws ImapFailure; after any but `said_no` and `said_bad` the connection is closed. The first error that `on` threw
    */
   async command(
     name: string,
     args: readonly Argument[] = [],
     on: Untagged = {},
   ): Promise<ImapResponse> {
-    if (this.#failure) throw this.#failure;
-    let thrown: { readonly error: unknown } | undefined;
-    const notes = this.#notes();
-    const handlers: Record<string, (response: ImapResponse) => void> = { ...notes, ...on };
+    const handlers = { ...on };
     // A removal during this session is a change of the mailbox, also while past removals are requested (RFC 7162
     // section 3.2.10).
     const { VANISHED: earlier } = on;
     if (earlier) {
       handlers.VANISHED = (response) =>
-        Array.isArray(response.attributes?.[0]) ? earlier(response) : notes.VANISHED?.(response);
+        Array.isArray(response.items[0]) ? earlier(response) : this.#noteVanished(response);
     }
-    const untagged: Record<string, (response: ImapResponse) => Promise<void>> = {};
-    for (const [key, handle] of Object.entries(handlers)) {
-      untagged[key] = async (response) => {
-        try {
-          if (!thrown) handle(response);
-        } catch (error) {
-          thrown = { error };
-        }
-      };
-    }
-    const stop = this.#watch(name);
     try {
-      const { response, next } = await this.#layer.exec(name, args, { untagged });
-      next();
-      if (thrown) throw thrown.error;
-      return response;
+      return await this.#link.command(name, args, handlers);
     } catch (error) {
-      if (thrown && error === thrown.error) throw error;
-      throw this.#failWith(error, name);
-    } finally {
-      stop();
+      if (!(error instanceof ImapFailure) || !isMailboxLost(error, name)) throw error;
+      const lost = new ImapFailure('lost', error.details);
+      this.destroy(lost);
+      throw lost;
     }
-  }
-
-  #failWith(error: unknown, command: string): ImapFailure {
-    const failure = this.#failure ?? nameFailure(error, command);
-    const kind = isMailboxLost(failure, command) ? 'lost' : failure.kind;
-    const named = new ImapFailure(kind, { ...failure.details, command });
-    if (!['said_no', 'said_bad'].includes(named.kind)) this.destroy(named);
-    return named;
-  }
-
-  /** Destroys the connection when the server is silent for too long, or its answer never ends. */
-  #watch(command: string): () => void {
-    let received = this.#client.stats().received;
-    let left = LONGEST_COMMAND;
-    const timer = setInterval(() => {
-      const now = this.#client.stats().received;
-      if (now !== received && --left > 0) received = now;
-      else this.destroy(new ImapFailure('silent', { command }));
-    }, this.#timeoutMs);
-    return () => clearInterval(timer);
   }
 
   /** Handlers for what the server reports about the selected mailbox without a request (RFC 3501 section 7). */
-  #notes(): Record<string, (response: ImapResponse) => void> {
+  #notes(): Untagged {
     return {
-      EXISTS: ({ command }) =>
+      EXISTS: ({ number }) =>
         this.#note((selected) => {
-          selected.exists = numberOf(command) ?? selected.exists;
+          selected.exists = number ?? selected.exists;
         }),
       EXPUNGE: () =>
         this.#note((selected) => {
           selected.exists = Math.max(0, selected.exists - 1);
         }),
-      VANISHED: ({ attributes }) => {
-        const [first] = attributes ?? [];
-        const uids = Array.isArray(first) ? undefined : UidSet.parse(textOf(first) ?? '');
-        if (!uids) return;
-        this.#note((selected) => {
-          selected.exists = Math.max(0, selected.exists - uids.size);
-          selected.gone.push(uids);
-        });
-      },
+      VANISHED: (response) => this.#noteVanished(response),
       FETCH: () => this.#note(() => undefined),
     };
+  }
+
+  #noteVanished({ items: [first] }: ImapResponse): void {
+    const uids = typeof first === 'string' ? UidSet.parse(first) : undefined;
+    if (!uids) return;
+    this.#note((selected) => {
+      selected.exists = Math.max(0, selected.exists - uids.size);
+      selected.gone.push(uids);
+    });
   }
 
   #note(change: (selected: Selected) => void): void {
@@ -291,11 +151,11 @@ export class Connection {
       await this.command(how, [quoted(encodeMailboxName(mailbox)), ...args], {
         ...on,
         OK: (response) => readSelectCode(response, seen),
-        EXISTS: ({ command }) => {
-          seen.exists = numberOf(command) ?? seen.exists;
+        EXISTS: ({ number }) => {
+          seen.exists = number ?? seen.exists;
         },
-        FLAGS: ({ attributes }) => {
-          const flags = readFlags(listOf(attributes?.[0]));
+        FLAGS: ({ items }) => {
+          const flags = readFlags(listOf(items[0]));
           seen.keywords = flags.filter((flag) => !flag.startsWith('\\'));
         },
       });
@@ -344,9 +204,9 @@ export class Connection {
   async #findUidnext(exists: number): Promise<number> {
     if (exists === 0) return 1;
     let last = 0;
-    await this.command('FETCH', [{ type: 'SEQUENCE', value: '*' }, atom('UID')], {
-      FETCH: ({ attributes }) => {
-        last = numberOf(listOf(attributes?.[1])[1]) ?? last;
+    await this.command('FETCH', [atom('*'), atom('UID')], {
+      FETCH: ({ items }) => {
+        last = numberOf(listOf(items[0])[1]) ?? last;
       },
     });
     return last + 1;

@@ -218,8 +218,8 @@ export async function readNamespace(connection: Connection): Promise<Namespace> 
   if (connection.has('NAMESPACE')) {
     // RFC 2342 section 5: `(("INBOX." ".")) NIL NIL`, the account's own first.
     await connection.command('NAMESPACE', [], {
-      NAMESPACE: ({ attributes = [] }) => {
-        const [prefix, separator] = listOf(listOf(attributes[0])[0]);
+      NAMESPACE: ({ items }) => {
+        const [prefix, separator] = listOf(listOf(items[0])[0]);
         found = { prefix: textOf(prefix) ?? '', separator: textOf(separator) ?? '/' };
       },
     });
@@ -227,8 +227,8 @@ export async function readNamespace(connection: Connection): Promise<Namespace> 
   }
   // RFC 3501 section 6.3.8: an empty name asks only for the separator.
   await connection.command('LIST', [quoted(''), quoted('')], {
-    LIST: ({ attributes = [] }) => {
-      found = { prefix: '', separator: textOf(attributes[1]) ?? '/' };
+    LIST: ({ items }) => {
+      found = { prefix: '', separator: textOf(items[1]) ?? '/' };
     },
   });
   return found;

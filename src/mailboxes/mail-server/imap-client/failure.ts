@@ -1,7 +1,5 @@
 /** Failures of an IMAP server by name: for the operator in the log, and for clients. */
-import type { ImapFlow } from 'imapflow';
 import { type ErrorCode, Refusal } from '../../../platform/errors/errors.ts';
-import { codeOf, type ImapResponse } from './wire.ts';
 
 /** The part of a pino logger that is used for failures. */
 export interface Log {
@@ -143,77 +141,32 @@ const UNREACHABLE = new Set([
   'ENOTFOUND',
   'EAI_AGAIN',
   'ETIMEDOUT',
-  'CONNECT_TIMEOUT',
-]);
-
-const DROPPED = new Set([
-  'NoConnection',
-  'EConnectionClosed',
-  'StateLogout',
-  'ClosedAfterConnectText',
-  'ClosedAfterConnectTLS',
-  'ECONNRESET',
-  'EPIPE',
 ]);
 
 /** Codes of OpenSSL's verification and of Node's TLS; plain sockets have other codes. */
-const TLS = /^(?:ERR_TLS|ERR_SSL|EPROTO|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_|UPGRADE_|STARTTLS)/;
+const TLS = /^(?:ERR_TLS|ERR_SSL|EPROTO|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_)/;
 
 /** Codes of OpenSSL where the other side answers a ClientHello with text. */
 const NO_TLS = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);
 
-/** An error of imapflow, as its documentation describes it. */
-interface LibraryError extends Error {
-  readonly code?: unknown;
-  readonly reason?: unknown;
-  readonly authenticationFailed?: unknown;
-  readonly tlsFailed?: unknown;
-  readonly responseStatus?: unknown;
-  readonly responseText?: unknown;
-  readonly serverResponseCode?: unknown;
-  /** The tagged response of a failed command; a text if imapflow's own code has read it. */
-  readonly response?: ImapResponse | string;
-}
-
 /** Longest text of a server that is logged. */
 const SAID_MAX = 200;
 
-/** Names what imapflow threw. @param command the command under way, if any */
-export function nameFailure(error: unknown, command?: string): ImapFailure {
+/** A text of the server for the log. */
+export function saidOf(text: string): string {
+  return text.slice(0, SAID_MAX).replace(/[\x00-\x1f\x7f]/g, ' ');
+}
+
+/** Names the error of a socket. */
+export function nameFailure(error: unknown): ImapFailure {
   if (error instanceof ImapFailure) return error;
-  if (!(error instanceof Error)) return new ImapFailure('garbled', { cause: error });
-  const known: LibraryError = error;
-  const code = typeof known.code === 'string' ? known.code : '';
-  const said = [known.responseText, known.reason, code || known.message].find(
-    (text): text is string => typeof text === 'string' && text !== '',
-  );
-  const responseCode =
-    typeof known.serverResponseCode === 'string'
-      ? known.serverResponseCode
-      : typeof known.response === 'object' && codeOf(known.response)?.name;
-  const details: FailureDetails = {
-    ...(command !== undefined && { command }),
-    ...(said !== undefined && { said: said.slice(0, SAID_MAX).replace(/[\x00-\x1f\x7f]/g, ' ') }),
-    ...(responseCode && { responseCode }),
-  };
-  return new ImapFailure(kindOf(known, code), details);
+  const { code, message } = error as { readonly code?: unknown; readonly message?: unknown };
+  const said = typeof code === 'string' ? code : String(message ?? error);
+  return new ImapFailure(kindOf(said), { said: saidOf(said) });
 }
 
-function kindOf(error: LibraryError, code: string): FailureKind {
+function kindOf(code: string): FailureKind {
   if (NO_TLS.has(code)) return 'no_tls';
-  if (error.tlsFailed === true || TLS.test(code)) return 'tls';
-  if (error.authenticationFailed === true) return 'login_refused';
-  if (error.responseStatus === 'NO') return 'said_no';
-  if (error.responseStatus === 'BAD') return 'said_bad';
-  if (UNREACHABLE.has(code)) return 'unreachable';
-  if (code === 'GREETING_TIMEOUT') return 'no_greeting';
-  if (code === 'ETIMEOUT') return 'silent';
-  return DROPPED.has(code) ? 'dropped' : 'garbled';
-}
-
-/** How far a connection got that was not ready in time. */
-export function nameLateness({ connectedAt, greeting }: ImapFlow): ImapFailure {
-  if (connectedAt === null)
-    return new ImapFailure('unreachable', { said: 'no connection in time' });
-  return new ImapFailure(greeting === undefined ? 'no_greeting' : 'silent', { command: 'LOGIN' });
+  if (TLS.test(code)) return 'tls';
+  return UNREACHABLE.has(code) ? 'unreachable' : 'dropped';
 }

@@ -2,14 +2,14 @@
 
 import { when } from '../../../platform/errors/errors.ts';
 import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
-import type { Connection, Untagged } from './connection.ts';
+import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
+import type { Untagged } from './link.ts';
+import type { ImapItem, ImapResponse } from './responses.ts';
 import {
   type Argument,
   atom,
   fetchItems,
-  type ImapAttribute,
-  type ImapResponse,
   listOf,
   modseqOf,
   numberOf,
@@ -18,7 +18,7 @@ import {
 } from './wire.ts';
 
 /** The items of one FETCH, by name. */
-export type FetchedItems = ReadonlyMap<string, ImapAttribute>;
+export type FetchedItems = ReadonlyMap<string, ImapItem>;
 
 /**
  * Fetches items of messages; `onRow` is called for each requested message that exists.
@@ -65,7 +65,7 @@ export function eachRow(
 
 /** Changes since a MODSEQ: rows of FETCH, and the UIDs that the server lists as removed. */
 export class ChangeCollector {
-  readonly changed = new Map<number, { readonly modseq: bigint; readonly flags: ImapAttribute }>();
+  readonly changed = new Map<number, { readonly modseq: bigint; readonly flags: ImapItem }>();
   readonly #vanished: UidSet[] = [];
 
   vanished(): UidSet {
@@ -84,9 +84,9 @@ export class ChangeCollector {
   get untagged(): Untagged {
     return {
       FETCH: this.onFetch,
-      VANISHED: ({ attributes }) => {
+      VANISHED: ({ items }) => {
         // `VANISHED (EARLIER) uids` (RFC 7162 section 3.2.10.1)
-        const uids = UidSet.parse(textOf(attributes?.at(-1)) ?? '');
+        const uids = UidSet.parse(textOf(items.at(-1)) ?? '');
         if (!uids) throw new ImapFailure('garbled', { said: 'VANISHED without UIDs' });
         this.#vanished.push(uids);
       },
@@ -136,13 +136,12 @@ export async function searchUids(
   const isCompact = connection.has('ESEARCH');
   const args = isCompact ? [atom('RETURN'), [atom('ALL')], ...keys] : keys;
   await connection.command('UID SEARCH', args, {
-    ESEARCH: ({ attributes }) => {
-      const items = attributes ?? [];
+    ESEARCH: ({ items }) => {
       const at = items.findIndex((item) => textOf(item)?.toUpperCase() === 'ALL');
       if (at >= 0) found = found.union(UidSet.parse(textOf(items[at + 1]) ?? '') ?? UidSet.empty);
     },
-    SEARCH: ({ numbers, attributes }) => {
-      const uids = numbers ?? (attributes ?? []).map((item) => numberOf(item) ?? 0);
+    SEARCH: ({ items }) => {
+      const uids = items.map((item) => numberOf(item) ?? 0);
       found = found.union(UidSet.of(uids.filter((uid) => uid > 0)));
     },
   });

@@ -8,18 +8,9 @@ import {
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
+import type { ImapItem, ImapResponse } from './responses.ts';
 import type { SyncState } from './token.ts';
-import {
-  type Argument,
-  atom,
-  type ImapAttribute,
-  type ImapResponse,
-  listOf,
-  modseqOf,
-  numberOf,
-  quoted,
-  textOf,
-} from './wire.ts';
+import { type Argument, atom, listOf, modseqOf, numberOf, quoted, textOf } from './wire.ts';
 
 export interface ListedMailbox {
   readonly mailbox: string;
@@ -60,9 +51,9 @@ export async function listMailboxes(connection: Connection): Promise<ListedMailb
       const mailbox = readListed(response, connection.has('SPECIAL-USE'));
       if (mailbox) listed.set(mailbox.wireName, mailbox);
     },
-    STATUS: ({ attributes = [] }: ImapResponse) => {
-      const name = canonicalMailboxName(textOf(attributes[0]) ?? '');
-      const status = readStatus(listOf(attributes[1]));
+    STATUS: ({ items }: ImapResponse) => {
+      const name = canonicalMailboxName(textOf(items[0]) ?? '');
+      const status = readStatus(listOf(items[1]));
       if (status) statuses.set(name, status);
     },
   };
@@ -100,8 +91,8 @@ export async function readState(
   let known: KnownState | undefined;
   const args = [quoted(encodeMailboxName(mailbox)), statusItems(connection)];
   const on = {
-    STATUS: ({ attributes = [] }: ImapResponse) => {
-      known = readStatus(listOf(attributes[1]));
+    STATUS: ({ items }: ImapResponse) => {
+      known = readStatus(listOf(items[1]));
     },
   };
   await connection.command('STATUS', args, on).catch(passOverNo);
@@ -149,15 +140,15 @@ export function readName(wireName: string): string {
   return encodeMailboxName(name) === wireName ? name : wireName;
 }
 
-function readListed({ attributes = [] }: ImapResponse, tellsUse: boolean): Listed | undefined {
-  const flags = listOf(attributes[0]).map((flag) => textOf(flag)?.toLowerCase());
+function readListed({ items }: ImapResponse, tellsUse: boolean): Listed | undefined {
+  const flags = listOf(items[0]).map((flag) => textOf(flag)?.toLowerCase());
   // RFC 3501 section 7.2.2, RFC 5258 section 3: names that are only parents of others.
   if (flags.includes('\\noselect') || flags.includes('\\nonexistent')) return undefined;
-  const name = textOf(attributes[2]);
+  const name = textOf(items[2]);
   if (name === undefined) return undefined;
   const wireName = canonicalMailboxName(name);
   const mailbox = readName(wireName);
-  const separator = textOf(attributes[1]);
+  const separator = textOf(items[1]);
   const marked = SPECIAL_USES.find((use) => flags.includes(use.toLowerCase()));
   const last = separator ? mailbox.split(separator).at(-1) : mailbox;
   const guessed = tellsUse ? undefined : usualNames.get(last?.toLowerCase() ?? '');
@@ -165,9 +156,9 @@ function readListed({ attributes = [] }: ImapResponse, tellsUse: boolean): Liste
 }
 
 function readStatus(
-  list: readonly ImapAttribute[],
+  list: readonly ImapItem[],
 ): Omit<ListedMailbox, 'mailbox' | 'specialUse'> | undefined {
-  const values = new Map<string, ImapAttribute>();
+  const values = new Map<string, ImapItem>();
   for (let at = 0; at + 1 < list.length; at += 2) {
     values.set(textOf(list[at])?.toUpperCase() ?? '', list[at + 1] ?? null);
   }

@@ -1,6 +1,7 @@
 /** Opens an account's mailboxes with the master's password. */
-import { Connection, type ImapLogin, type ServerAddress } from './connection.ts';
+import { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
+import type { ImapLogin, ServerAddress } from './open-link.ts';
 
 export interface ImapServer extends ServerAddress {
   /** The login that opens any account. */

@@ -54,7 +54,7 @@ const ENVELOPE_FIELDS = [
 /** Octets of a header that our parser reads; the rest is not fetched. */
 const HEADER_MAX = 256 * 1024;
 
-const header = peek([atom('HEADER.FIELDS'), ENVELOPE_FIELDS.map(atom)], [0, HEADER_MAX]);
+const header = peek(`HEADER.FIELDS (${ENVELOPE_FIELDS.join(' ')})`, [0, HEADER_MAX]);
 const structure = atom('BODYSTRUCTURE');
 
 /** Data items of RFC 3501 section 6.4.5. */
@@ -141,7 +141,7 @@ export async function fetchPreviews(
     const [first] = group;
     if (!first) continue;
     const parts = new Map(group.map(({ uid, part }) => [uid, part]));
-    const item = peek([atom(first.part.part ?? '1')], [0, first.octets]);
+    const item = peek(first.part.part ?? '1', [0, first.octets]);
     await fetchRows(connection, UidSet.of(parts.keys()), [item], (uid, items) => {
       const [part, bytes] = [parts.get(uid), bytesOf(items.get('BODY'))];
       if (part && bytes) previews.set(uid, previewOf(part, bytes));

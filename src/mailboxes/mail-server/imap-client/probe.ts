@@ -2,9 +2,9 @@
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { MailUser } from '../../mailstore/mailstore.ts';
-import { type ServerAddress, tlsOptions } from './connection.ts';
 import { ImapFailure, type Log } from './failure.ts';
 import type { ImapServer } from './log-in.ts';
+import { type ServerAddress, tlsOptions } from './open-link.ts';
 import type { Pool } from './pool.ts';
 
 export interface ReadinessOptions {
@@ -126,7 +126,7 @@ const WELCOME = /^\* (?:OK|PREAUTH)\b/i;
 function greets(server: ServerAddress, timeoutMs: number): Promise<boolean> {
   const { host, port, tls } = server;
   const socket =
-    tls === 'implicit' ? connectTls({ host, port, ...tlsOptions(server) }) : connect(port, host);
+    tls === 'implicit' ? connectTls({ port, ...tlsOptions(server) }) : connect(port, host);
   const isWelcome = (bytes: Buffer) => WELCOME.test(bytes.toString('latin1', 0, 16));
   return comes(socket, 'data', timeoutMs, isWelcome);
 }

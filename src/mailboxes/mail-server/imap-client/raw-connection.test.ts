@@ -3,8 +3,10 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
-import type { ImapLogin } from './connection.ts';
+import { createSecureContext, TLSSocket } from 'node:tls';
+import { generate } from 'selfsigned';
 import { ImapFailure } from './failure.ts';
+import type { ImapLogin } from './open-link.ts';
 import { openRaw } from './raw-connection.ts';
 
 const LOGIN: ImapLogin = { user: 'ann@acme.test*postroom', pass: 'secret' };
@@ -130,7 +132,7 @@ for (const [title, texts, kind] of [
   ],
   ['BYE as a greeting', ['* BYE full\r\n'], 'dropped'],
   ['PREAUTH', ['* PREAUTH hello\r\n'], 'dropped'],
-  ['a line without end', [`* OK ${'x'.repeat(100_000)}`], 'garbled'],
+  ['a line without end', [`* OK ${'x'.repeat(17_000_000)}`], 'garbled'],
 ] as const) {
   test(`${title}: ${kind}`, async () => {
     assert.equal((await failureOf(texts)).kind, kind);
@@ -148,4 +150,69 @@ test('how far it came is told where it takes too long', async () => {
   assert.equal(await toldOf([], 'unreachable'), 'no_greeting');
   const halfway = [GREETING, '* OK wait\r\n'];
   assert.equal(await toldOf(halfway, 'unreachable', 'no_greeting'), 'silent');
+});
+
+/** A server that offers STARTTLS. @param more sent with its OK, before TLS */
+async function startTls(more: string, hostname = 'localhost') {
+  const made = await generate([{ name: 'commonName', value: hostname }], {
+    extensions: [
+      { name: 'basicConstraints', cA: true },
+      { name: 'subjectAltName', altNames: [{ type: 2, value: hostname }] },
+    ],
+  });
+  const heard: string[] = [];
+  const names: (string | false | null)[] = [];
+  const server = createServer((plain) => {
+    plain.on('error', () => {});
+    plain.write('* OK [CAPABILITY IMAP4rev1 STARTTLS LOGINDISABLED] hello\r\n');
+    plain.once('data', (text) => {
+      heard.push(text.toString());
+      plain.write(`postroom1 OK go on\r\n${more}`);
+      const secureContext = createSecureContext({ cert: made.cert, key: made.private });
+      const socket = new TLSSocket(plain, { isServer: true, secureContext });
+      socket.on('error', () => {});
+      socket.on('data', (line: Buffer) => {
+        names.push(socket.servername);
+        heard.push(line.toString());
+        const [tag = ''] = line.toString().split(' ');
+        socket.write(`* CAPABILITY IMAP4rev1 AUTH=PLAIN SASL-IR\r\n${tag} OK\r\n`);
+      });
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const options = { host: 'localhost', port, tls: 'starttls', ca: made.cert } as const;
+  try {
+    const opened = await openRaw({
+      server: { ...options, verifyCertificate: true },
+      login: LOGIN,
+      client: '192.0.2.7',
+      timeoutMs: 30_000,
+    });
+    opened.destroy();
+    return { heard, names, opened };
+  } catch (failure) {
+    return { heard, names, failure };
+  } finally {
+    server.close();
+  }
+}
+
+test('STARTTLS comes before the login, and what was said without it is forgotten', async () => {
+  const { heard, names, opened } = await startTls('');
+  assert.deepEqual(
+    heard.map((line) => line.split(' ').slice(1, 2).join('').trim()),
+    ['STARTTLS', 'CAPABILITY', 'AUTHENTICATE'],
+  );
+  assert.equal(names[0], 'localhost', 'the server can choose its certificate');
+  assert.equal(opened?.capabilities, 'IMAP4rev1 AUTH=PLAIN SASL-IR');
+});
+
+test('STARTTLS with more before TLS, or with a certificate of another name, ends it', async () => {
+  const more = await startTls('* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n');
+  assert.ok(more.failure instanceof ImapFailure && more.failure.kind === 'garbled');
+  const other = await startTls('', 'other.example');
+  assert.ok(other.failure instanceof ImapFailure && other.failure.kind === 'tls');
+  for (const { heard } of [more, other]) assert.equal(heard.length, 1);
 });

@@ -1,6 +1,7 @@
 /** The mailbox that is selected on a connection (RFC 3501 section 6.3.1). */
 import type { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
-import { codeOf, type ImapResponse, modseqOf, numberOf } from './wire.ts';
+import type { ImapResponse } from './responses.ts';
+import { modseqOf, numberOf } from './wire.ts';
 
 /** What SELECT and EXAMINE return about a mailbox, and what is known of it since. */
 export interface Selected {
@@ -28,8 +29,7 @@ export interface SelectAnswer {
   keywords: readonly string[];
 }
 
-export function readSelectCode(response: ImapResponse, seen: SelectAnswer): void {
-  const code = codeOf(response);
+export function readSelectCode({ code }: ImapResponse, seen: SelectAnswer): void {
   if (code?.name === 'UIDVALIDITY') seen.uidvalidity = `${numberOf(code.values[0]) ?? ''}`;
   if (code?.name === 'UIDNEXT') seen.uidnext = numberOf(code.values[0]);
   if (code?.name === 'HIGHESTMODSEQ') seen.modseq = modseqOf(code.values[0]);

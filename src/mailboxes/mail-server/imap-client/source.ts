@@ -7,16 +7,12 @@
 import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { Connection } from './connection.ts';
 import { fetchRows } from './fetch.ts';
-import { type Argument, atom, bytesOf, peek } from './wire.ts';
+import { type Argument, bytesOf, peek } from './wire.ts';
 
 export const PIECE = 512 * 1024;
 
 /** `''` for the whole message. */
 export type Section = string;
-
-function sectionItem(section: Section, start: number, length: number): Argument {
-  return peek(section === '' ? [] : [atom(section)], [start, length]);
-}
 
 /**
  * One piece.
@@ -33,7 +29,7 @@ export async function fetchPiece(
   length = PIECE,
 ) {
   let piece: { readonly bytes: Buffer; readonly items: Parameters<RowReader>[1] } | undefined;
-  const wanted = [...more, sectionItem(section, start, length)];
+  const wanted = [...more, peek(section, [start, length])];
   await fetchRows(connection, UidSet.of([uid]), wanted, (_, items) => {
     const bytes = bytesOf(items.get('BODY'));
     if (bytes) piece = { bytes, items };

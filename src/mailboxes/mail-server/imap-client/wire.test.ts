@@ -1,4 +1,4 @@
-/** Checks that imapflow's command layer has what we use, and reads answers as expected. */
+/** Commands on a connection, and what comes of their answers. */
 import assert from 'node:assert/strict';
 import { after, suite, test } from 'node:test';
 import {
@@ -6,7 +6,8 @@ import {
   startFakeServer,
 } from '../../../../test/support/imap-client/fake-server.ts';
 import { Connection } from './connection.ts';
-import { atom, bytesOf, fetchItems, type ImapResponse, quoted, textOf } from './wire.ts';
+import type { ImapResponse } from './responses.ts';
+import { atom, bytesOf, fetchItems, quoted, textOf } from './wire.ts';
 
 const opened: Connection[] = [];
 after(() => {
@@ -36,7 +37,8 @@ void suite('the command layer', () => {
     const ok = await connection.command('FETCH', [atom('3'), [atom('UID')]], {
       FETCH: (response) => seen.push(response),
     });
-    const items = fetchItems(seen[0] ?? {});
+    assert.ok(seen[0]);
+    const items = fetchItems(seen[0]);
     assert.equal(textOf(items.get('UID')), '9');
     assert.deepEqual(bytesOf(items.get('BODY')), Buffer.from('h\xe9\r\n)', 'latin1'));
     assert.equal(ok.tag, server.commands.at(-1)?.tag);
@@ -44,6 +46,7 @@ void suite('the command layer', () => {
 
   void test('writes names so that no character ends the command', async () => {
     const { server, connection } = await connect();
+    server.fault = ({ name }) => (name === 'STATUS' ? { send: 'TAG OK done\r\n' } : undefined);
     await connection.command('STATUS', [quoted('a"b\\c {3}'), [atom('UIDNEXT')]]);
     assert.equal(server.commands.at(-1)?.args, '"a\\"b\\\\c {3}" (UIDNEXT)');
   });

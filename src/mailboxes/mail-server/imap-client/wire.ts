@@ -1,113 +1,95 @@
-/**
- * Our use of imapflow: it connects, does TLS and SASL, and reads and writes IMAP. Which commands are sent, and what
- * their answers mean, is our code.
- *
- * Two of its members are internal, and only {@link commandLayer} names them: `exec` and `untaggedHandlers`. The public
- * API cannot replace them. It cannot send other commands, and its methods do not return what a sync needs: UIDs as
- * ranges, VANISHED of one EXAMINE (QRESYNC), what the server sends between two commands, FETCH without a message
- * object for each of 100,000 messages. So package.json pins the release, and `wire.test.ts` fails where a newer one
- * behaves differently.
- */
-import type { ImapAttribute, ImapAttributeNode, ImapFlow, ImapResponse } from 'imapflow';
+/** What commands and answers of IMAP are made of, in the forms that this folder uses. */
 import { readDateTime } from '../../../protocols/imap-syntax/imap-syntax.ts';
+import type { ImapItem, ImapResponse } from './responses.ts';
 
-export type { ImapAttribute, ImapResponse };
-
-export type Argument =
-  | { readonly type: 'ATOM' | 'STRING' | 'SEQUENCE'; readonly value: string }
-  | { readonly type: 'LITERAL'; readonly value: Buffer }
-  | {
-      readonly type: 'ATOM';
-      readonly value: string;
-      readonly section: readonly Argument[];
-      readonly partial?: readonly number[];
-    }
-  | readonly Argument[];
-
-type Handler = (response: ImapResponse) => Promise<void>;
-
-/** The layer below the commands of an ImapFlow. */
-export interface CommandLayer {
-  exec(
-    command: string,
-    attributes: readonly Argument[],
-    options: { untagged: Readonly<Record<string, Handler>> },
-  ): Promise<{ readonly response: ImapResponse; next(): void }>;
-  /** Untagged responses that no command under way handles. */
-  readonly untaggedHandlers: Record<string, Handler>;
+/** Octets that a command has in it; they are sent when the server asks for them (RFC 9051 section 4.3). */
+export interface Literal {
+  readonly size: number;
+  /** Gives `size` octets. */
+  readonly open: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 }
 
-export function commandLayer(client: ImapFlow): CommandLayer {
-  // imapflow leaves both out of its types; wire.test.ts checks that they behave as described here.
-  const layer = client as unknown as CommandLayer;
-  if (typeof layer.exec !== 'function' || typeof layer.untaggedHandlers !== 'object') {
-    throw new Error('this release of imapflow has another command layer');
-  }
-  return layer;
+/** As it is sent; what a client chose is never an atom, unless it was checked. */
+interface Atom {
+  readonly text: string;
 }
 
-export const atom = (value: string): Argument => ({ type: 'ATOM', value });
-export const quoted = (value: string): Argument => ({ type: 'STRING', value });
-export const literal = (value: Buffer): Argument => ({ type: 'LITERAL', value });
-export const sequence = (value: string): Argument => ({ type: 'SEQUENCE', value });
+export type Argument = Atom | Literal | readonly Argument[];
+
+export const atom = (text: string): Argument => ({ text });
+export const sequence = atom;
+
+/** Printable ASCII alone may be quoted (RFC 9051 section 4.3). */
+export function quoted(text: string): Argument {
+  return /^[ -~]*$/.test(text)
+    ? { text: `"${text.replace(/["\\]/g, '\\$&')}"` }
+    : literal(Buffer.from(text));
+}
+
+export function literal(bytes: Uint8Array): Literal {
+  return { size: bytes.length, open: () => [bytes] };
+}
 
 /** `BODY.PEEK[section]<start.length>`: never sets `\Seen` (RFC 3501 section 6.4.5). */
-export function peek(section: readonly Argument[], partial?: readonly [number, number]): Argument {
-  return { type: 'ATOM', value: 'BODY.PEEK', section, ...(partial && { partial }) };
+export function peek(section: string, partial?: readonly [number, number]): Argument {
+  return atom(`BODY.PEEK[${section}]${partial ? `<${partial.join('.')}>` : ''}`);
 }
 
-function isNode(item: ImapAttribute | undefined): item is ImapAttributeNode {
-  return item !== null && item !== undefined && !Array.isArray(item);
+/** A command in the pieces in which it is sent: each literal ends the text before it. */
+export function writeCommand(name: string, args: readonly Argument[]): (string | Literal)[] {
+  const pieces: (string | Literal)[] = [];
+  let text = name;
+  const write = (arg: Argument) => {
+    if ('text' in arg) text += arg.text;
+    else if ('open' in arg) {
+      pieces.push(`${text}{${arg.size}}\r\n`, arg);
+      text = '';
+    } else {
+      text += '(';
+      for (const [index, item] of arg.entries()) {
+        if (index > 0) text += ' ';
+        write(item);
+      }
+      text += ')';
+    }
+  };
+  for (const arg of args) {
+    text += ' ';
+    write(arg);
+  }
+  return [...pieces, `${text}\r\n`];
 }
 
-export function textOf(item: ImapAttribute | undefined): string | undefined {
-  if (!isNode(item)) return undefined;
-  if (typeof item.value === 'string') return item.value;
-  return Buffer.isBuffer(item.value) ? item.value.toString() : undefined;
+/** A string, also of a literal, which is UTF-8. */
+export function textOf(item: ImapItem | undefined): string | undefined {
+  return Buffer.isBuffer(item) ? item.toString() : typeof item === 'string' ? item : undefined;
 }
 
-/** Bytes of a literal; a quoted string is returned as it was on the line, which is UTF-8. */
-export function bytesOf(item: ImapAttribute | undefined): Buffer | undefined {
-  if (!isNode(item)) return undefined;
-  if (Buffer.isBuffer(item.value)) return item.value;
-  return typeof item.value === 'string' ? Buffer.from(item.value) : undefined;
+/** The octets of a string. */
+export function bytesOf(item: ImapItem | undefined): Buffer | undefined {
+  return typeof item === 'string' ? Buffer.from(item) : Buffer.isBuffer(item) ? item : undefined;
 }
 
-export function listOf(item: ImapAttribute | undefined): readonly ImapAttribute[] {
+export function listOf(item: ImapItem | undefined): readonly ImapItem[] {
   return Array.isArray(item) ? item : [];
 }
 
 /** A number of up to 32 bits; undefined for anything else. */
-export function numberOf(item: ImapAttribute | string | undefined): number | undefined {
-  const text = typeof item === 'string' ? item : textOf(item);
+export function numberOf(item: ImapItem | undefined): number | undefined {
+  const text = textOf(item);
   return text !== undefined && /^\d{1,10}$/.test(text) ? Number(text) : undefined;
 }
 
 /** A mod-sequence: up to 63 bits (RFC 7162 section 7). */
-export function modseqOf(item: ImapAttribute | undefined): bigint | undefined {
+export function modseqOf(item: ImapItem | undefined): bigint | undefined {
   const text = textOf(item);
   return text !== undefined && /^\d{1,19}$/.test(text) ? BigInt(text) : undefined;
 }
 
-export interface ResponseCode {
-  /** In capitals. */
-  readonly name: string;
-  readonly values: readonly ImapAttribute[];
-}
-
-/** The response code of a status response: `[UIDNEXT 4]` (RFC 3501 section 7.1). */
-export function codeOf({ attributes }: ImapResponse): ResponseCode | undefined {
-  const [first] = attributes ?? [];
-  if (!isNode(first) || first.value || !first.section) return undefined;
-  const [name, ...values] = first.section;
-  const text = textOf(name);
-  return text === undefined ? undefined : { name: text.toUpperCase(), values };
-}
-
 /** One untagged FETCH by the names of its items, as `BODYSTRUCTURE`, or `BODY` for any section. */
-export function fetchItems({ attributes }: ImapResponse): ReadonlyMap<string, ImapAttribute> {
-  const items = new Map<string, ImapAttribute>();
-  const list = listOf(attributes?.[1]);
+export function fetchItems(response: ImapResponse): ReadonlyMap<string, ImapItem> {
+  const items = new Map<string, ImapItem>();
+  const list = listOf(response.items[0]);
   for (let at = 0; at + 1 < list.length; at += 2) {
     const name = textOf(list[at])?.toUpperCase();
     const value = list[at + 1];
@@ -141,7 +123,7 @@ export function searchKeyOf(flag: string): Argument[] | undefined {
  * Each once, system flags as RFC 3501 spells them, sorted. `\Recent` is left out: it belongs to a
  * session (RFC 3501 section 2.3.2), not to the message.
  */
-export function readFlags(items: readonly ImapAttribute[]): string[] {
+export function readFlags(items: readonly ImapItem[]): string[] {
   const byKey = new Map<string, string>();
   for (const item of items) {
     const flag = textOf(item);
@@ -153,7 +135,7 @@ export function readFlags(items: readonly ImapAttribute[]): string[] {
 }
 
 /** `INTERNALDATE` of a message as RFC 3339 in UTC. */
-export function readInternalDate(item: ImapAttribute | undefined): string | undefined {
+export function readInternalDate(item: ImapItem | undefined): string | undefined {
   const instant = readDateTime(textOf(item) ?? '');
   return instant === undefined ? undefined : new Date(instant).toISOString();
 }
