@@ -92,9 +92,9 @@ export class Link {
     answer?: string,
   ): Promise<ImapResponse> {
     if (this.#pending) throw new Error('one command at a time');
-    if (this.#failure) throw this.#failure;
     // What came before it answers nothing.
     this.#read();
+    if (this.#failure) throw this.#failure;
     // A login changes them (RFC 9051 section 6.1.1).
     if (name === 'LOGIN' || name === 'AUTHENTICATE') this.#capabilities = undefined;
     const tag = `postroom${++this.#tags}`;

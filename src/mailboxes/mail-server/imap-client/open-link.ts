@@ -124,6 +124,10 @@ async function authenticate(link: Link, { user, pass, authzid = '' }: ImapLogin)
   const answer = Buffer.from(`${authzid}\0${user}\0${pass}`).toString('base64');
   let asked: Promise<ImapResponse>;
   if (authzid === '' && !link.has('AUTH=PLAIN')) {
+    // RFC 9051 section 6.2.3: it must not be tried.
+    if (link.has('LOGINDISABLED')) {
+      throw new ImapFailure('login_refused', { said: 'it allows no LOGIN, and has no AUTH=PLAIN' });
+    }
     asked = link.command('LOGIN', [quoted(user), quoted(pass)]);
   } else if (link.has('SASL-IR')) {
     asked = link.command('AUTHENTICATE', [atom('PLAIN'), atom(answer)]);

@@ -51,6 +51,14 @@ void suite('the command layer', () => {
     assert.equal(server.commands.at(-1)?.args, '"a\\"b\\\\c {3}" (UIDNEXT)');
   });
 
+  void test('fails with what cannot be right between two commands, and does not wait', async () => {
+    const { server, connection } = await connect();
+    server.fault = () => ({ send: 'TAG OK done\r\n* 1 FETCH (BODY[] {99999999}\r\n' });
+    await connection.command('NOOP');
+    await assert.rejects(connection.command('NOOP'), { kind: 'garbled' });
+    assert.equal(connection.isOpen, false);
+  });
+
   void test('reports what the server sends between two commands', async () => {
     const { server, connection } = await connect();
     await connection.select('INBOX', 'EXAMINE');
