@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { turns, until } from '../../../test/support/queue/fake-clock.ts';
 import {
@@ -177,10 +178,11 @@ onEachEngine('outcomes', (engine) => {
     const passUntil = async (condition: () => boolean) => {
       while (!condition()) {
         await bench.clock.advance(SECOND);
-        await turns();
+        // Leases are renewed by this clock, and the database answers in real time.
+        await pause(20);
       }
     };
-    await passUntil(() => tries >= 100);
+    await passUntil(() => tries >= 20);
     isAway = false;
     await passUntil(() => isWritten);
     const row = await rowWhen(bench, ({ status }) => status === 'delivered');
