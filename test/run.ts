@@ -16,11 +16,7 @@ if (files.length === 0) {
 }
 const groups = groupFiles(files, {
   together: journeysTogether,
-  longest: [
-    ...Object.keys(journeysTogether),
-    'test/journeys/start.test.ts',
-    'test/journeys/hostile-receivers.test.ts',
-  ],
+  longest: [...Object.keys(journeysTogether), 'test/journeys/hostile-receivers.test.ts'],
 });
 // Four at a time, also on two cores: they wait for timers and for each other.
 const passed = await runSuites({ groups, processes: 4, timeoutMs: 300_000 });

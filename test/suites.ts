@@ -135,7 +135,10 @@ function readCounts(output: string): Counts {
   return Object.fromEntries(COUNTS.map((name) => [name, read(name)])) as Counts;
 }
 
-/** Journeys that start no process and measure no time: to load the service takes longer than most of them do. */
+/**
+ * Journeys that share a process: to load the service takes longer than most of them do. The first two groups start no
+ * other process and measure no time.
+ */
 export const journeysTogether = {
   'journeys of products and apps': pathsOf([
     'console-search',
@@ -155,6 +158,7 @@ export const journeysTogether = {
     'mail-search',
     'metrics',
     'missing-body',
+    'openapi',
     'realtime',
     'reference-examples',
     'repeated-requests',
@@ -174,6 +178,8 @@ export const journeysTogether = {
     'mail-send',
     'submission',
   ]),
+  'journeys of the process and its folder': pathsOf(['start', 'data-folder']),
+  'journeys of commands': pathsOf(['backup', 'program']),
 };
 
 function pathsOf(names: readonly string[]): string[] {

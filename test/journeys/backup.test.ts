@@ -26,6 +26,7 @@ import {
   type Process,
   ROOT,
   run,
+  type ServiceHere,
   start,
   startHere,
   stop,
@@ -193,13 +194,12 @@ async function send(settings: Settings, subject: string, octets: number): Promis
 
 const kept = await installation('kept');
 const folder = join(ROOT, 'backup');
-let service: Process;
+let service: ServiceHere;
 let before: Map<number, string>;
 let uidvalidity: string;
 
 test('a backup of a service that accepts and removes mail has every body that its database names', async () => {
-  service = start(kept);
-  await listening(service);
+  service = await startHere(kept);
   const { token } = await succeed(['demo', '--password', PASSWORD], kept);
   for (const subject of ['1', '2', '3', '4']) await send(kept, subject, 200_000);
   await mail(kept, token, 'flags', { mailbox: 'INBOX', uids: [2], add: ['\\Seen'] });
@@ -426,7 +426,7 @@ test('restore refuses a service that runs, a place that it cannot use, and a new
 });
 
 test('a restore that is killed keeps services away, and can be repeated', async () => {
-  await stop(service);
+  await service.stop();
   const restored = await installation('restored');
   const data = restored.DATA_DIR ?? '';
   await killAt('restored/bodies/', 2, ['restore', folder], restored);

@@ -16,7 +16,7 @@ import {
   settings,
   TEXT,
 } from '../support/data-folder.ts';
-import { listening, start, startHere, stop } from '../support/process.ts';
+import { listening, type Process, start, startHere } from '../support/process.ts';
 
 async function move(from: string, to: string): Promise<void> {
   await mkdir(to);
@@ -59,11 +59,34 @@ test('secrets that are missing beside a database in use stop the start', async (
   });
 });
 
-test('a data folder that is renamed under the process ends it before long', async () => {
-  const env = await settings('renamed');
-  const service = start(env);
+/** Modes of all files and folders below, those of the site's pages apart. */
+async function modesBelow(folder: string): Promise<Map<string, number>> {
+  const modes = new Map<string, number>();
+  for (const name of await readdir(folder, { recursive: true })) {
+    modes.set(name, (await stat(join(folder, name))).mode & 0o777);
+  }
+  return modes;
+}
+
+/** Starts the process without a mask, as a shell does that sets none. */
+function startUnmasked(env: Record<string, string>): Process {
+  const umask = process.umask(0);
+  try {
+    return start(env);
+  } finally {
+    process.umask(umask);
+  }
+}
+
+test('no other user can read the files of the data folder, and its process ends before long when it is renamed', async () => {
+  const env = { ...(await settings('renamed')), ...NO_CERTIFICATE };
+  const service = startUnmasked(env);
   await listening(service);
   await addMail(env);
+  const made = await modesBelow(env.DATA_DIR);
+  assert.ok(made.has('postroom.sqlite-wal') && made.has('secrets.json'));
+  for (const [name, mode] of made) assert.equal(mode & 0o077, 0, name);
+
   await rename(env.DATA_DIR, `${env.DATA_DIR}-elsewhere`);
   // It is not noticed yet: what a folder takes that is made again is lost.
   assert.doesNotMatch(await send(env), /^250 /);
@@ -74,43 +97,15 @@ test('a data folder that is renamed under the process ends it before long', asyn
   assert.equal(fatal.length, 1);
   assert.match(fatal[0] ?? '', /DATA_DIR: .* was moved, removed or mounted over/);
   await rename(`${env.DATA_DIR}-elsewhere`, env.DATA_DIR);
+  // As an earlier version left it where the folder was there already.
+  await chmod(env.DATA_DIR, 0o755);
+  for (const name of ['postroom.sqlite', 'secrets.json', join('tls', 'key.pem')]) {
+    await chmod(join(env.DATA_DIR, name), 0o644);
+  }
   const next = await startHere(env);
   assert.ok((await readMail(env)) > TEXT.length);
+  for (const [name, mode] of await modesBelow(env.DATA_DIR)) assert.equal(mode & 0o077, 0, name);
+  assert.equal((await stat(env.DATA_DIR)).mode & 0o777, 0o700);
+  assert.match(await readFile(join(env.DATA_DIR, 'secrets.json'), 'utf8'), /jwtSecret/);
   await next.stop();
-});
-
-/** Modes of all files and folders below, those of the site's pages apart. */
-async function modesBelow(folder: string): Promise<Map<string, number>> {
-  const modes = new Map<string, number>();
-  for (const name of await readdir(folder, { recursive: true })) {
-    modes.set(name, (await stat(join(folder, name))).mode & 0o777);
-  }
-  return modes;
-}
-
-test('no other user of the machine can read the files of the data folder', async () => {
-  const umask = process.umask(0);
-  try {
-    const env = { ...(await settings('closed')), ...NO_CERTIFICATE };
-    const service = start(env);
-    await listening(service);
-    await addMail(env);
-    const made = await modesBelow(env.DATA_DIR);
-    assert.ok(made.has('postroom.sqlite-wal') && made.has('secrets.json'));
-    for (const [name, mode] of made) assert.equal(mode & 0o077, 0, name);
-    await stop(service);
-    // As an earlier version left it where the folder was there already.
-    await chmod(env.DATA_DIR, 0o755);
-    for (const name of ['postroom.sqlite', 'secrets.json', join('tls', 'key.pem')]) {
-      await chmod(join(env.DATA_DIR, name), 0o644);
-    }
-    const again = start(env);
-    await listening(again);
-    for (const [name, mode] of await modesBelow(env.DATA_DIR)) assert.equal(mode & 0o077, 0, name);
-    assert.equal((await stat(env.DATA_DIR)).mode & 0o777, 0o700);
-    assert.match(await readFile(join(env.DATA_DIR, 'secrets.json'), 'utf8'), /jwtSecret/);
-    await stop(again);
-  } finally {
-    process.umask(umask);
-  }
 });

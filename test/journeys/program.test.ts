@@ -14,15 +14,7 @@ import { CERTIFICATE } from '../support/certificate.ts';
 import { runHere } from '../support/commands.ts';
 import { freePort } from '../support/free-port.ts';
 import { ImapLines } from '../support/imap-lines.ts';
-import {
-  environment,
-  listening,
-  type Process,
-  ROOT,
-  run,
-  start,
-  stop,
-} from '../support/process.ts';
+import { environment, type Process, ROOT, run, startHere, stop } from '../support/process.ts';
 
 const PROGRAM = fileURLToPath(new URL('../../postroom', import.meta.url));
 
@@ -115,8 +107,7 @@ async function seeMailPrograms(url: string, key: string, account: string): Promi
 }
 
 test('demo beside a service that runs makes its mailbox again, with another mail', async () => {
-  const service = start(env);
-  await listening(service);
+  const service = await startHere(env);
   const { url, token } = await result('demo', '--password', 'correct horse');
   assert.equal(await subjects(url, token), 'Hello,Hello');
   const exported = await command(['demo', '--export']);
@@ -278,7 +269,7 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   const refused = await postroom(['migrate']).ended();
   assert.equal(refused.code, 1);
   assert.match(refused.output, /^DATA_DIR: .* is in use/);
-  await stop(service);
+  await service.stop();
 });
 
 test('a new key is valid beside the old one, until that is dropped', async () => {

@@ -1,4 +1,7 @@
-/** The process is killed (SIGKILL) while accounts send, or are made: nothing is lost, and nothing is done twice. */
+/**
+ * The process is killed (SIGKILL) while accounts send or are made, and while mail comes: nothing is lost, and nothing is
+ * done twice. A start costs seconds of a processor, so that one kill is for as much as it can be.
+ */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -6,6 +9,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { createTransport } from 'nodemailer';
 import { CERTIFICATE } from '../support/certificate.ts';
 import { freePort } from '../support/free-port.ts';
 import { type FarEnd, refusal, startFarEnd } from '../support/outbound/far-end.ts';
@@ -14,8 +18,11 @@ import { type Process, ROOT, start } from '../support/process.ts';
 const KEY = 'key-of-the-crash-test';
 const ROUNDS = 2;
 const AT_ONCE = 4;
+/** Recipients of one message, of which the far end takes three at a time. */
+const IN_PARTS = Array.from({ length: 8 }, (_, at) => `r${at}`);
 
 const port = await freePort();
+const smtpPort = await freePort();
 const url = `http://127.0.0.1:${port}`;
 let far: FarEnd;
 /** The one that runs; tests kill it and start it again. */
@@ -34,7 +41,7 @@ async function startService(): Promise<Process> {
   const service = start({
     DATA_DIR: join(ROOT, 'data'),
     PORT: String(port),
-    SMTP_PORT: '0',
+    SMTP_PORT: String(smtpPort),
     DNS_SERVERS: '127.0.0.1:9',
     API_KEYS: KEY,
     RATE_LIMIT_PER_MINUTE: '0',
@@ -114,13 +121,22 @@ function makeAllDue(): void {
   database.close();
 }
 
-test('killed between commit and answer, while a request comes in, and once an account is made', async (t) => {
-  const attempted = Promise.withResolvers<void>();
-  onRecipient = (address) => {
-    if (address === 'unheard@far.test') attempted.resolve();
-    // Kept waiting: the attempt is under way when the process dies.
+test('killed between commit and answer, while a request comes in, once an account is made, between two transfers', async (t) => {
+  const [attempted, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  onRecipient = async (address, taken) => {
+    const parts = address !== 'unheard@far.test';
+    if (parts && address !== 'r3@far.test') return taken < 3 ? 'take' : 'full';
+    if (parts && taken === 3) return 'full';
+    (parts ? second : attempted).resolve();
+    // Kept waiting: the attempt, or the second transfer of one, is under way when the process dies.
     return new Promise(() => {});
   };
+  const inParts = await mail('/mail/send', {
+    to: IN_PARTS.map((name) => ({ address: `${name}@far.test` })),
+    subject: 'parts',
+    text: 'parts',
+  });
+  await second.promise;
   const body = JSON.stringify(sendOf('unheard'));
   const unheard = request('/mail/send', 'application/json', 'unheard', body.length, body);
   // It is attempted only after the commit; the answer is never read.
@@ -141,7 +157,7 @@ test('killed between commit and answer, while a request comes in, and once an ac
   await lost;
   for (const socket of [unheard, cutOff]) socket.destroy();
 
-  onRecipient = async () => 'take';
+  onRecipient = async (_, taken) => (taken < 3 ? 'take' : 'full');
   service = await startService();
   await t.test('the same key is answered, and sent once', async () => {
     const again = await mail('/mail/send', sendOf('unheard'), { 'idempotency-key': 'unheard' });
@@ -151,7 +167,7 @@ test('killed between commit and answer, while a request comes in, and once an ac
     const path = `/mail/sends/${again.body.id}`;
     while ((await mail(path)).body.status !== 'delivered') await pause(20);
     assert.equal(arrived('unheard'), 1);
-    assert.deepEqual(await copies(), ['unheard']);
+    assert.deepEqual(await copies(), ['parts', 'unheard']);
   });
   await t.test('the key of a request that was cut off is free again at once', async () => {
     const again = await fetch(url + append, {
@@ -171,6 +187,15 @@ test('killed between commit and answer, while a request comes in, and once an ac
     const { password } = body;
     const login = await call('/mail/token', { address: 'ben@acme.test', password }, {});
     assert.equal(login.status, 200);
+  });
+  await t.test('each recipient of a message that was under way in parts gets it once', async () => {
+    const path = `/mail/sends/${inParts.body.id}`;
+    while ((await mail(path)).body.status !== 'delivered') await pause(20);
+    const transfers = far.received.map(({ to }) => to.map((address) => address.split('@')[0]));
+    assert.deepEqual(
+      transfers.filter(([first = '']) => IN_PARTS.includes(first)),
+      [IN_PARTS.slice(0, 3), IN_PARTS.slice(3, 6), IN_PARTS.slice(6)],
+    );
   });
 });
 
@@ -197,11 +222,46 @@ function hasRow(query: string, value: string): boolean {
   return row !== undefined;
 }
 
-test('killed again and again under load: each message is sent once', async () => {
+/** Sends mail to Ada by SMTP until the process is killed; of each that was answered 250 the subject is kept. */
+async function writeToAda(round: number, answered: Set<string>): Promise<void> {
+  const transport = createTransport({
+    ...{ host: '127.0.0.1', port: smtpPort, ignoreTLS: true },
+    ...{ pool: true, maxConnections: 5 },
+  });
+  let sent = 0;
+  const write = async () => {
+    for (;;) {
+      const subject = `${round}-${sent++}`;
+      // Some beyond what lies in the row: those are files.
+      const text = 'x'.repeat(sent % 4 === 0 ? 200_000 : 2_000);
+      await transport.sendMail({ from: 'b@example.test', to: 'ada@acme.test', subject, text });
+      answered.add(subject);
+    }
+  };
+  await Promise.allSettled(Array.from({ length: 5 }, write));
+  transport.close();
+}
+
+/** Whether INBOX has every message that was answered, and none twice; each is read. */
+async function readInbox(answered: ReadonlySet<string>): Promise<void> {
+  const { body } = await mail('/mail/sync', { mailbox: 'INBOX', fields: ['envelope'] });
+  const { added } = body.changes;
+  const stored = new Set<string>(
+    added.map(({ envelope }: { envelope: { subject: string } }) => envelope.subject),
+  );
+  for (const subject of answered) assert.ok(stored.has(subject), `${subject} is lost`);
+  assert.equal(stored.size, added.length, 'a message is there twice');
+  for (const { uid } of added) {
+    assert.equal((await mail(`/mail/message?uid=${uid}`)).status, 200);
+  }
+}
+
+test('killed again and again under load: each message is sent once, and what was answered 250 is there', async () => {
   // Nothing is taken before the end: what arrives then twice was sent twice.
   onRecipient = async () => 'later';
   const waiting = new Set<string>();
   const answers = new Map<string, string>();
+  const answered = new Set<string>();
   const send = async (name: string) => {
     const { status, body } = await mail('/mail/send', sendOf(name), { 'idempotency-key': name });
     assert.equal(status, 202, JSON.stringify(body));
@@ -222,12 +282,13 @@ test('killed again and again under load: each message is sent once', async () =>
         });
       }
     });
-    const { size } = answers;
-    while (answers.size === size) await pause(20);
+    const coming = writeToAda(round, answered);
+    const [{ size }, enough] = [answers, answered.size + 8];
+    while (answers.size === size || answered.size < enough) await pause(20);
     await pause(100 * round);
     await kill(service);
     isOver = true;
-    await Promise.all(load);
+    await Promise.all([...load, coming]);
     if (round === ROUNDS - 1) {
       onRecipient = async () => 'take';
       makeAllDue();
@@ -240,40 +301,11 @@ test('killed again and again under load: each message is sent once', async () =>
     assert.equal(arrived(name), 1, name);
   }
   assert.ok(answers.size > ROUNDS * AT_ONCE, `only ${answers.size} messages were sent`);
-  assert.deepEqual((await copies()).toSorted(), ['unheard', ...answers.keys()].toSorted());
+  assert.deepEqual((await copies()).toSorted(), ['parts', 'unheard', ...answers.keys()].toSorted());
+  await readInbox(answered);
   const { wrong, out } = countedAndThere();
   assert.deepEqual(wrong, [], 'counters of mailboxes say what is in them');
-  assert.equal(out, answers.size + 1, 'each was counted once');
-});
-
-test('killed between two transfers of one message: each recipient gets it once', async () => {
-  const second = Promise.withResolvers<void>();
-  onRecipient = async (address, taken) => {
-    if (address !== 'r3@far.test') return taken < 3 ? 'take' : 'full';
-    if (taken === 3) return 'full';
-    second.resolve();
-    // Kept waiting: the second transfer is under way when the process dies.
-    return new Promise(() => {});
-  };
-  const names = Array.from({ length: 8 }, (_, at) => `r${at}`);
-  const { body } = await mail('/mail/send', {
-    to: names.map((name) => ({ address: `${name}@far.test` })),
-    subject: 'parts',
-    text: 'parts',
-  });
-  await second.promise;
-  await kill(service);
-  onRecipient = async (_, taken) => (taken < 3 ? 'take' : 'full');
-  service = await startService();
-  while ((await mail(`/mail/sends/${body.id}`)).body.status !== 'delivered') await pause(20);
-  assert.deepEqual(
-    far.received.slice(-3).map(({ to }) => to.map((address) => address.split('@')[0])),
-    [names.slice(0, 3), names.slice(3, 6), names.slice(6)],
-  );
-  assert.deepEqual(
-    names.map(arrived),
-    names.map(() => 1),
-  );
+  assert.equal(out, answers.size + 1 + IN_PARTS.length, 'each recipient was counted once');
 });
 
 /** Mailboxes whose counters differ from their rows, and how many messages were counted as sent. */

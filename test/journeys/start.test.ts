@@ -10,12 +10,19 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { createTransport } from 'nodemailer';
 import { ConfigError } from '../../src/run/config/config.ts';
 import { atEnd } from '../support/at-end.ts';
 import { NO_CERTIFICATE } from '../support/certificate.ts';
 import { LOWEST } from '../support/free-port.ts';
-import { environment, listening, MAIN, ROOT, start, startHere } from '../support/process.ts';
+import {
+  environment,
+  listening,
+  MAIN,
+  type Process,
+  ROOT,
+  start,
+  startHere,
+} from '../support/process.ts';
 import { DialogueClient } from '../support/smtp/dialogue.ts';
 
 test('tests are given no port that fetch refuses to ask', async () => {
@@ -23,7 +30,44 @@ test('tests are given no port that fetch refuses to ask', async () => {
   assert.ok(LOWEST > 10_080);
 });
 
-test('a first start makes everything, later ones show no secret, SIGTERM ends with 0', async () => {
+/** Stops a service by a signal while the body of a message is on its way: what was begun is answered with 250. */
+async function stopDuringMessage(
+  service: Process,
+  env: Awaited<ReturnType<typeof environment>>,
+  key: string,
+  signal: NodeJS.Signals,
+): Promise<void> {
+  const url = `http://127.0.0.1:${env.PORT}`;
+  const call = async (path: string, body: object) => {
+    const response = await fetch(url + path, {
+      method: 'POST',
+      headers: { 'x-api-key': key, 'content-type': 'application/json' },
+      body: JSON.stringify({ user_id: 'u', ...body }),
+    });
+    // biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
+    return (await response.json()) as any;
+  };
+  const { domain } = await call('/v2/domain', { domain: 'acme.test' });
+  for (const { id } of domain.dns) {
+    await call('/v2/domains/acme.test/dns/mark', { id, status: 'verified' });
+  }
+  await call('/v2/email-accounts/create', { domain: 'acme.test', local_part: 'ann' });
+  const client = await DialogueClient.connect(Number(env.SMTP_PORT));
+  assert.match(await client.reply(), /^220 /);
+  await client.ask('EHLO client.test');
+  await client.ask('MAIL FROM:<bob@example.test>');
+  await client.ask('RCPT TO:<ann@acme.test>');
+  assert.match(await client.ask('DATA'), /^354 /);
+  client.send('Subject: slow\r\n\r\nfirst half, ');
+  service.child.kill(signal);
+  const { stdout } = service.child;
+  assert.ok(stdout);
+  while (!service.output().includes('stopping')) await once(stdout, 'data');
+  assert.match(await client.ask('second half\r\n.'), /^250 /);
+  assert.match(await client.reply(), /^421 4\.3\.2 /);
+}
+
+test('a first start makes everything, later ones show no secret, each signal ends with 0, and a message is finished', async () => {
   const env = { ...(await environment('fresh')), ...NO_CERTIFICATE };
   const first = start(env);
   await listening(first);
@@ -48,7 +92,11 @@ test('a first start makes everything, later ones show no secret, SIGTERM ends wi
     headers: { 'x-api-key': secrets.apiKey },
   });
   assert.equal(opened.status, 200);
-  second.child.kill('SIGINT');
+  await assert.rejects(
+    startHere({ ...env, PORT: '0', SMTP_PORT: '0' }),
+    /^ConfigError: DATA_DIR: ".*" is in use by another Postroom, which may still be starting: use that one once it answers/,
+  );
+  await stopDuringMessage(second, env, secrets.apiKey, 'SIGINT');
   const { code, output } = await second.ended();
   assert.equal(code, 0);
   // Neither start had a terminal.
@@ -133,47 +181,6 @@ test('a signal during a start that fails does not hide why it fails', async (t) 
   assert.match(output, /"stopping"}\nDATABASE_URL: expected a database that .*\n$/);
 });
 
-test('a data folder has one process, which finishes a message under way at a stop', async () => {
-  const env = await environment('drain');
-  const key = 'key-of-the-drain-test';
-  const service = start({ ...env, API_KEYS: key });
-  await listening(service);
-  await assert.rejects(
-    startHere({ ...env, PORT: '0', SMTP_PORT: '0' }),
-    /^ConfigError: DATA_DIR: ".*" is in use by another Postroom, which may still be starting: use that one once it answers/,
-  );
-  const url = `http://127.0.0.1:${env.PORT}`;
-  const call = async (path: string, body: object) => {
-    const response = await fetch(url + path, {
-      method: 'POST',
-      headers: { 'x-api-key': key, 'content-type': 'application/json' },
-      body: JSON.stringify({ user_id: 'u', ...body }),
-    });
-    // biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
-    return (await response.json()) as any;
-  };
-  const { domain } = await call('/v2/domain', { domain: 'acme.test' });
-  for (const { id } of domain.dns) {
-    await call('/v2/domains/acme.test/dns/mark', { id, status: 'verified' });
-  }
-  await call('/v2/email-accounts/create', { domain: 'acme.test', local_part: 'ann' });
-  // The stop comes while the body is on its way: what was begun is answered with 250.
-  const client = await DialogueClient.connect(Number(env.SMTP_PORT));
-  assert.match(await client.reply(), /^220 /);
-  await client.ask('EHLO client.test');
-  await client.ask('MAIL FROM:<bob@example.test>');
-  await client.ask('RCPT TO:<ann@acme.test>');
-  assert.match(await client.ask('DATA'), /^354 /);
-  client.send('Subject: slow\r\n\r\nfirst half, ');
-  service.child.kill('SIGTERM');
-  const { stdout } = service.child;
-  assert.ok(stdout);
-  while (!service.output().includes('stopping')) await once(stdout, 'data');
-  assert.match(await client.ask('second half\r\n.'), /^250 /);
-  assert.match(await client.reply(), /^421 4\.3\.2 /);
-  assert.equal((await service.ended()).code, 0);
-});
-
 test('a draining service says so to load balancers and continues, until a second signal ends it', async () => {
   const env = await environment('balanced');
   const service = start({ ...env, DRAIN_SECONDS: '600' });
@@ -247,26 +254,14 @@ async function takenPort(t: TestContext): Promise<string> {
   return String(typeof address === 'object' && address ? address.port : 0);
 }
 
-test('each error for the operator is one line, with exit code 1', async (t) => {
-  const PORT = await takenPort(t);
-  const cases: [Record<string, string>, RegExp[]][] = [
-    [
-      { PORT },
-      [/^PORT: 127\.0\.0\.1:\d+ is taken: is another Postroom running\? If not, set PORT /],
-    ],
-    [
-      { PORT: 'http', SMTP_MAX_PER_IP: '-1', LOG_LEVEL: 'loud' },
-      [/^PORT: expected/, /^SMTP_MAX_PER_IP: expected/, /^LOG_LEVEL: expected/],
-    ],
-  ];
-  for (const [index, [broken, lines]] of cases.entries()) {
-    const env = { ...(await environment(`broken-${index}`)), LOG_LEVEL: 'silent', ...broken };
-    const { code, output } = await start(env).ended();
-    assert.equal(code, 1, output);
-    const said = output.trimEnd().split('\n');
-    for (const [line, expected] of lines.entries()) assert.match(said[line] ?? '', expected);
-    assert.ok(said.length <= lines.length + 1, output);
-  }
+test('each error for the operator is one line, with exit code 1', async () => {
+  const broken = { PORT: 'http', SMTP_MAX_PER_IP: '-1', LOG_LEVEL: 'loud' };
+  const { code, output } = await start({ ...(await environment('broken')), ...broken }).ended();
+  assert.equal(code, 1, output);
+  const said = output.trimEnd().split('\n');
+  const lines = [/^PORT: expected/, /^SMTP_MAX_PER_IP: expected/, /^LOG_LEVEL: expected/];
+  for (const [line, expected] of lines.entries()) assert.match(said[line] ?? '', expected);
+  assert.ok(said.length <= lines.length + 1, output);
 });
 
 /** A folder with the database of a program that is newer than any. */
@@ -281,9 +276,10 @@ async function newerDatabase(): Promise<string> {
 }
 
 test('so is each error that only the start itself finds', async (t) => {
-  const SMTP_PORT = await takenPort(t);
+  const [PORT, SMTP_PORT] = [await takenPort(t), await takenPort(t)];
   await writeFile(join(ROOT, 'file'), '');
   const cases: [Record<string, string>, RegExp][] = [
+    [{ PORT }, /^PORT: 127\.0\.0\.1:\d+ is taken: is another Postroom running\? If not, set PORT /],
     [
       { SMTP_PORT },
       /^SMTP_PORT: .* is taken: is another Postroom running\? If not, set SMTP_PORT /,
@@ -329,74 +325,6 @@ test('a certificate that cannot be used is refused before anything is made', asy
   const env = await environment('unfit-certificate');
   await assert.rejects(startHere({ ...env, TLS_KEY: '/nowhere.pem' }), /TLS_KEY: /);
   assert.deepEqual(await readdir(env.DATA_DIR ?? ''), []);
-});
-
-test('after kill -9 the next start finds every message that was answered 250', async () => {
-  const env = await environment('killed');
-  const key = 'key-of-the-kill-test';
-  const settings = { ...env, API_KEYS: key };
-  let service = start(settings);
-  await listening(service);
-  const url = `http://127.0.0.1:${env.PORT}`;
-  // biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
-  const post = async (path: string, body: object, headers: object = {}): Promise<any> => {
-    const response = await fetch(url + path, {
-      method: 'POST',
-      headers: { 'x-api-key': key, 'content-type': 'application/json', ...headers },
-      body: JSON.stringify({ user_id: 'u', ...body }),
-    });
-    return response.json();
-  };
-  const { domain } = await post('/v2/domain', { domain: 'acme.test' });
-  for (const { id } of domain.dns) {
-    await post('/v2/domains/acme.test/dns/mark', { id, status: 'verified' });
-  }
-  const password = 'a good password';
-  await post('/v2/email-accounts/create', { domain: 'acme.test', local_part: 'ann', password });
-
-  const answered = new Set<string>();
-  for (let round = 0; round < 2; round++) {
-    if (round > 0) {
-      service = start(settings);
-      await listening(service);
-    }
-    const transport = createTransport({
-      host: '127.0.0.1',
-      port: Number(env.SMTP_PORT),
-      ignoreTLS: true,
-      pool: true,
-      maxConnections: 5,
-    });
-    const sends = Array.from({ length: 40 }, async (_, index) => {
-      const subject = `${round}-${index}`;
-      // Some beyond what lies in the row: those are files.
-      const text = 'x'.repeat(index % 4 === 0 ? 200_000 : 2_000);
-      await transport.sendMail({ from: 'b@example.test', to: 'ann@acme.test', subject, text });
-      answered.add(subject);
-      if (index === 10 + round * 5) service.child.kill('SIGKILL');
-    });
-    await Promise.allSettled(sends);
-    transport.close();
-    service.child.kill('SIGKILL');
-    await service.ended();
-  }
-
-  const last = await startHere(settings);
-  const { token } = await post('/mail/token', { address: 'ann@acme.test', password });
-  const bearer = { authorization: `Bearer ${token}` };
-  const { changes } = await post('/mail/sync', { fields: ['envelope'] }, bearer);
-  const stored = changes.added.map(
-    ({ envelope }: { envelope: { subject: string } }) => envelope.subject,
-  );
-  assert.ok(answered.size > 15, `only ${answered.size} were answered`);
-  for (const subject of answered) assert.ok(stored.includes(subject), `${subject} is lost`);
-  assert.equal(new Set(stored).size, stored.length, 'a message is there twice');
-  for (const { uid } of changes.added) {
-    const response = await fetch(`${url}/mail/message?uid=${uid}`, { headers: bearer });
-    assert.equal(response.status, 200);
-    await response.arrayBuffer();
-  }
-  await last.stop();
 });
 
 /** In the process: another version of Node. The older ones are not here to be run. */
