@@ -1,18 +1,23 @@
 /**
  * Loaded before the tests of a process: argon2id and DKIM keys would take a third of its processor time. Here passwords
  * are hashed with little memory, and domains get one of a few keys. Programs that tests start work as those of users.
+ * Threads, which load this as well, make neither.
  */
 import { generateKeyPair } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { promisify } from 'node:util';
+import { isMainThread } from 'node:worker_threads';
 
 type Argon2 = typeof import('@node-rs/argon2');
 
-const argon2: { hash: Argon2['hash'] } = createRequire(import.meta.url)('@node-rs/argon2');
-const { hash } = argon2;
+if (isMainThread) hashCheaply();
 
-argon2.hash = (password, options, signal) =>
-  hash(password, { ...options, memoryCost: 64, timeCost: 1 }, signal);
+function hashCheaply(): void {
+  const argon2: { hash: Argon2['hash'] } = createRequire(import.meta.url)('@node-rs/argon2');
+  const { hash } = argon2;
+  argon2.hash = (password, options, signal) =>
+    hash(password, { ...options, memoryCost: 64, timeCost: 1 }, signal);
+}
 
 const KEYS = 4;
 const generate = promisify(generateKeyPair);

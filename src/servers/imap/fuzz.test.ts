@@ -39,6 +39,9 @@ const mailstore = new Proxy(
   { get: (target, name) => Reflect.get(target, name) ?? refuse },
 ) as unknown as ImapMailstore;
 
+/** Of all sessions: what it keeps has room for thousands of mailboxes. */
+const recents = new RecentMessages();
+
 function makeSession(): Session {
   const channel: Channel = {
     address: '192.0.2.1',
@@ -57,7 +60,6 @@ function makeSession(): Session {
     nextMessage: () => Promise.resolve(undefined),
   };
   const logins = { withPassword: refuse, withToken: refuse };
-  const recents = new RecentMessages();
   return new Session({ mailstore, logins, recents, maxMessageBytes: 1_000 }, channel);
 }
 
