@@ -4,8 +4,8 @@ import { createServer, type RequestListener, type ServerResponse } from 'node:ht
 import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, createServer as createListener, type Server } from 'node:net';
 import { after, before, test } from 'node:test';
-import { generate } from 'selfsigned';
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 'smtp-server';
+import { readCertificate } from '../support/certificate.ts';
 import { onEachEngine } from '../support/databases.ts';
 import { type DnsServer, startDnsServer } from '../support/dns-server.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
@@ -116,9 +116,7 @@ onEachEngine('hostile receivers', (engine) => {
 
   before(async () => {
     await listen(receiver, '127.0.0.1');
-    const attributes = [{ name: 'commonName', value: 'another.example' }];
-    const { private: key, cert } = await generate(attributes);
-    secure = createTlsServer({ key, cert }, answer);
+    secure = createTlsServer(readCertificate('one'), answer);
     await listen(secure, '127.0.0.1');
     httpsPort = portOf(secure);
     await new Promise<void>((resolve) => farEnd.listen(0, '127.0.0.1', () => resolve()));

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { before, suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { setDefaultCACertificates } from 'node:tls';
-import { generate } from 'selfsigned';
+import { readCertificate } from '../../../test/support/certificate.ts';
 import { freePort } from '../../../test/support/free-port.ts';
 import {
   dnsOf,
@@ -676,26 +676,9 @@ const SHORT_MESSAGE = 'From: a@acme.test\r\nSubject: hi\r\n\r\nBody\r\n';
 const login = { user: 'postroom', password: 'p:ä"ss' };
 
 /** Certificates for localhost: one from an authority that is trusted in this process, one not. */
-let trusted: { cert: string; key: string };
-let stranger: { cert: string; key: string };
+const [trusted, stranger] = [readCertificate('one'), readCertificate('other')];
 
-before(async () => {
-  [trusted, stranger] = await Promise.all([makeCertificate(), makeCertificate()]);
-  setDefaultCACertificates([trusted.cert]);
-});
-
-async function makeCertificate(): Promise<{ cert: string; key: string }> {
-  const made = await generate([{ name: 'commonName', value: 'localhost' }], {
-    keyType: 'rsa',
-    keySize: 2048,
-    algorithm: 'sha256',
-    extensions: [
-      { name: 'basicConstraints', cA: true, critical: true },
-      { name: 'subjectAltName', altNames: [{ type: 2, value: 'localhost' }] },
-    ],
-  });
-  return { cert: made.cert, key: made.private };
-}
+before(() => setDefaultCACertificates([trusted.cert]));
 
 function senderBy(smarthost: Partial<Smarthost>, options: Partial<MessageSenderOptions> = {}) {
   return new MessageSender({

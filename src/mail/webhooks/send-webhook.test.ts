@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { createServer } from 'node:net';
 import { after, before, suite, test } from 'node:test';
-import { generate } from 'selfsigned';
 import { Webhook } from 'standardwebhooks';
+import { readCertificate } from '../../../test/support/certificate.ts';
 import { freePort } from '../../../test/support/free-port.ts';
 import { type Receiver, startReceiver } from '../../../test/support/webhooks/receiver.ts';
 import { createAddressFilter } from '../../platform/net/net.ts';
@@ -393,20 +393,9 @@ suite('a receiver that does not end', () => {
 
 suite('TLS', () => {
   let good: Receiver;
-  let key: string;
-  let cert: string;
+  // The other one is trusted in this process by tests of outbound mail.
+  const { key, cert } = readCertificate('other');
   before(async () => {
-    const made = await generate([{ name: 'commonName', value: 'hooks.test' }], {
-      keyType: 'rsa',
-      keySize: 2048,
-      algorithm: 'sha256',
-      extensions: [
-        { name: 'basicConstraints', cA: true, critical: true },
-        { name: 'subjectAltName', altNames: [{ type: 2, value: 'hooks.test' }] },
-      ],
-    });
-    key = made.private;
-    cert = made.cert;
     good = await startReceiver((_, response) => response.end(), { key, cert });
   });
 

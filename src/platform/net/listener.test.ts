@@ -2,11 +2,10 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
-import { generate } from 'selfsigned';
+import { readCertificate } from '../../../test/support/certificate.ts';
 import { Listener } from './listener.ts';
 
 test('a stop waits for what is under way, and not beyond its deadline', async () => {
-  const { cert, private: key } = await generate([{ name: 'commonName', value: 'mail.test' }]);
   const served = Promise.withResolvers<void>();
   class Hanging extends Listener<{ run(): Promise<void>; destroy(): void }> {
     protected override admit(socket: Socket): void {
@@ -17,7 +16,7 @@ test('a stop waits for what is under way, and not beyond its deadline', async ()
     }
   }
   const listener = new Hanging({
-    tls: { cert, key },
+    tls: readCertificate('one'),
     isBalancer: () => false,
     maxConnections: 10,
     logger: { debug() {}, warn() {} },

@@ -1,7 +1,7 @@
 /** Requests while the IMAP server fails, by failure; and that the server is used again afterwards. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { generate } from 'selfsigned';
+import { readCertificate } from '../../../../test/support/certificate.ts';
 import {
   type Command,
   type FakeServer,
@@ -164,14 +164,9 @@ void suite('a server that cannot be used', () => {
   });
 
   void test('has a certificate for another name, or of an unknown authority', async () => {
-    const made = await generate([{ name: 'commonName', value: 'imap.example' }], {
-      extensions: [
-        { name: 'basicConstraints', cA: true },
-        { name: 'subjectAltName', altNames: [{ type: 2, value: 'imap.example' }] },
-      ],
-    });
-    const server = await startFakeServer({ tls: { cert: made.cert, key: made.private } });
-    for (const how of [{}, { ca: made.cert }]) {
+    const tls = readCertificate('one');
+    const server = await startFakeServer({ tls });
+    for (const how of [{}, { ca: tls.cert }]) {
       const { store, logged } = await openImapStore(server.port, { tls: 'implicit', ...how });
       await assert.rejects(store.sync(ann, inbox), isUnavailable);
       assert.equal(logged.at(-1)?.failure, 'tls', JSON.stringify(logged));
@@ -196,8 +191,7 @@ void suite('a server that cannot be used', () => {
   });
 
   void test('expects TLS on a plaintext connection: refused, with a line', async () => {
-    const made = await generate([{ name: 'commonName', value: 'imap.example' }]);
-    const server = await startFakeServer({ tls: { cert: made.cert, key: made.private } });
+    const server = await startFakeServer({ tls: readCertificate('one') });
     for (const tls of ['off', 'starttls'] as const) {
       const { store, logged } = await openImapStore(server.port, { tls }, IMPATIENT);
       await assert.rejects(store.sync(ann, inbox), isUnavailable);
