@@ -59,7 +59,9 @@ export async function resolveRecipient(
   // If the bodies belong to another database, this one may be the wrong one: an unknown recipient says nothing.
   if (sources.bodies.mismatch) return new Refusal('unavailable', 'no mail is accepted right now');
   const address = parseAddress(forwardPath);
-  if (!address) return unparsable(forwardPath);
+  if (!address) {
+    return new Refusal('relay_denied', `${forwardPath} is not an address of a domain hosted here`);
+  }
   const found = await findRecipient(sources.database.read, address);
   if (!found) {
     const state = await sources.domains.stateOf(address.domain);
@@ -130,14 +132,6 @@ function resolveMailbox(
 
 function userOf({ id, address }: Recipient): MailUser {
   return { accountId: id, address };
-}
-
-function unparsable(forwardPath: string): Refusal {
-  // RFC 5321 section 4.1.1.3 lets clients write `postmaster` alone, which belongs to no account here.
-  if (forwardPath.toLowerCase() === 'postmaster') {
-    return new Refusal('account_not_found', 'write to postmaster at one of the hosted domains');
-  }
-  return new Refusal('relay_denied', `${forwardPath} is not an address of a domain hosted here`);
 }
 
 function refuseDomain(state: string, domain: string): Refusal {

@@ -48,7 +48,13 @@ import {
 } from './operator-rows.ts';
 import { type Owner, senderOf } from './parties.ts';
 import { failedEvent } from './record-outcome.ts';
-import { type Clock, type QueueOptions, systemClock, type WorkOptions } from './work-options.ts';
+import {
+  type Clock,
+  type QueueOptions,
+  systemClock,
+  type WorkOptions,
+  writeOutage,
+} from './work-options.ts';
 import { Worker } from './worker.ts';
 
 export type {
@@ -138,12 +144,14 @@ export class Queue {
     Pick<WorkOptions, 'onDropped' | 'recipientsOf' | 'delays' | 'tellsEnds'>
   >();
   readonly #workers = new Map<string, Pick<Worker, 'wake' | 'idle' | 'stop'>>();
+  readonly #outage;
 
   constructor(options: QueueOptions) {
     this.#options = options;
     this.#database = options.database;
     this.#clock = options.clock ?? systemClock;
     this.#owner = options.owner ?? randomUUID();
+    this.#outage = writeOutage(options.log);
   }
 
   /**
@@ -220,6 +228,7 @@ export class Queue {
       onAttempt: this.#options.onAttempt ?? (() => {}),
       slots: this.#options.slots,
       trace: this.#options.trace,
+      outage: this.#outage,
     });
     this.#workers.set(options.kind, worker);
     this.#kinds.set(options.kind, options);

@@ -131,6 +131,43 @@ onEachEngine('outcomes', (engine) => {
     );
   });
 
+  test('a database that is away is told once for all outcomes, and once when they are written', async (t) => {
+    const bench = await openQueueBench(engine);
+    const real = performance.now.bind(performance);
+    t.mock.method(performance, 'now', () => real() + bench.clock.monotonic());
+    let isAway = true;
+    const { queue, receiver } = bench.start({
+      async onOutcome() {
+        if (isAway) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' });
+        return undefined;
+      },
+    });
+    const pass = async (isOver: () => boolean) => {
+      for (let step = 0; !isOver() && step < 1_000; step++) {
+        await turns();
+        await bench.clock.advance(100);
+      }
+    };
+    receiver.respond = () => delivered;
+    await bench.enqueue(queue, bench.delivery('a'), bench.delivery('b'), bench.delivery('c'));
+    await receiver.nth(2);
+    await pass(() => bench.logged.length > 0);
+    isAway = false;
+    await pass(() => bench.logged.length > 1);
+    await bench.clock.advance(10 * SECOND);
+    await queue.idle();
+    const [begin, end, ...more] = bench.logged;
+    assert.match(begin?.message ?? '', /^deliveries cannot be written/);
+    assert.equal(end?.message, 'deliveries are written again');
+    assert.ok(Number(end?.fields.failures) > 3, 'each of them failed, and more than once');
+    assert.deepEqual(more, []);
+    const rows = await bench.database.read.selectFrom('deliveries').select('status').execute();
+    assert.deepEqual(
+      rows.map(({ status }) => status),
+      ['delivered', 'delivered', 'delivered'],
+    );
+  });
+
   test('after an outcome that cannot be stored, the next attempt comes much later', async () => {
     const bench = await openQueueBench(engine);
     let broken = true;

@@ -14,6 +14,7 @@ import {
   type InLine,
   nextDelayMs,
   type SharedAttempt,
+  tellFailure,
   type WorkerSurroundings,
   type WorkOptions,
   wait,
@@ -72,18 +73,18 @@ export class OutcomeRecorder {
    * @returns when the delivery is due again, if it is
    */
   async record(job: JobFacts, ended: Ended, signal: AbortSignal): Promise<number | undefined> {
-    const { clock, log } = this.#around;
+    const { clock } = this.#around;
     for (let tries = 0; ; tries++) {
       let pause = RETRIES_MS[tries];
       try {
         return await this.#write(job, ended);
       } catch (error) {
-        if (tries <= RETRIES_MS.length) {
-          log.error(
-            { err: error, kind: this.#options.kind, id: job.id, mailId: job.mailId },
-            'could not write the outcome of a delivery attempt: retry in some seconds',
-          );
-        }
+        tellFailure(
+          this.#around,
+          error,
+          { kind: this.#options.kind, id: job.id, mailId: job.mailId },
+          'could not write the outcome of a delivery attempt: retry in some seconds',
+        );
         if (refusalOfFailure(error)) pause ??= OUTAGE_RETRY_MS;
       }
       if (signal.aborted) return undefined;
@@ -96,7 +97,7 @@ export class OutcomeRecorder {
     job: JobFacts,
     { outcome, shared = {}, follow, inLine = atOnce, attemptMs }: Ended,
   ): Promise<number | undefined> {
-    const { database, clock, owner, onAttempt, log, trace } = this.#around;
+    const { database, clock, owner, onAttempt, log, outage, trace } = this.#around;
     const { kind, tellsEnds = false } = this.#options;
     const row = this.#rowOf(job, outcome, shared, clock.now());
     const { status, nextAttemptAt, now } = row;
@@ -113,6 +114,7 @@ export class OutcomeRecorder {
       return { afterCommit: await follow?.(tx, { outcome, status }) };
     };
     const written = await inLine(() => database.write(write));
+    outage.worked();
     if (!written) {
       log.warn(
         { kind, id: job.id, mailId: job.mailId },
@@ -194,13 +196,13 @@ export class OutcomeRecorder {
    * @returns when it is due again
    */
   async putBack({ id, mailId }: JobFacts, delayMs: number): Promise<number | undefined> {
-    const { database, clock, owner, log } = this.#around;
+    const { database, clock, owner } = this.#around;
     const due = clock.now() + delayMs;
     try {
       await releaseLeases(database, owner, [id], clock.now(), due);
       return due;
     } catch (error) {
-      log.error({ err: error, id, mailId }, NOT_POSTPONED);
+      tellFailure(this.#around, error, { id, mailId }, NOT_POSTPONED);
       return undefined;
     }
   }
@@ -216,7 +218,7 @@ export class OutcomeRecorder {
     delayMs: number,
     attempts = job.attempt - 1,
   ): Promise<number | undefined> {
-    const { database, clock, owner, log } = this.#around;
+    const { database, clock, owner } = this.#around;
     const now = clock.now();
     const nextAttemptAt = now + delayMs;
     const row: RowOutcome = { status: 'queued', attempts, error, nextAttemptAt, now };
@@ -224,7 +226,7 @@ export class OutcomeRecorder {
       await database.write((tx) => writeOutcome(tx, owner, job.id, row));
       return nextAttemptAt;
     } catch (error) {
-      log.error({ err: error, id: job.id, mailId: job.mailId }, NOT_POSTPONED);
+      tellFailure(this.#around, error, { id: job.id, mailId: job.mailId }, NOT_POSTPONED);
       return undefined;
     }
   }

@@ -1,6 +1,7 @@
 /** The options of a worker, and what it reports; its clock and its schedule. */
-import type { Database, Queries } from '../../platform/database/database.ts';
+import { type Database, type Queries, refusalOfFailure } from '../../platform/database/database.ts';
 import type { SharedSlots } from '../../platform/net/net.ts';
+import { Outage } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { AttemptOutcome, Job, PayloadFormat, Settled } from './delivery.ts';
 import type { Slot } from './slot.ts';
@@ -134,7 +135,37 @@ export interface QueueOptions {
   readonly trace?: Pick<Trace, 'write'> | undefined;
 }
 
-export type WorkerSurroundings = Required<QueueOptions>;
+export interface WorkerSurroundings extends Required<QueueOptions> {
+  /** Of writes, for all kinds: the database does not answer, or has no room. */
+  readonly outage: Outage;
+}
+
+/** So long all writes fail before it is told: what fails is tried again, mostly within this time. */
+const OUTAGE_PATIENCE_MS = 1_000;
+
+/** Hundreds of attempts end while the database is away, and each tries to write its outcome a few times. */
+export function writeOutage(log: QueueLog): Outage {
+  return new Outage(
+    (err) =>
+      log.error(
+        { err },
+        'deliveries cannot be written: none begins, and outcomes are written later; an attempt whose outcome cannot be written in time is made again',
+      ),
+    (seconds, failures) => log.warn({ seconds, failures }, 'deliveries are written again'),
+    OUTAGE_PATIENCE_MS,
+  );
+}
+
+/** Tells a failed write: as part of an outage, or by itself. */
+export function tellFailure(
+  { log, outage }: Pick<WorkerSurroundings, 'log' | 'outage'>,
+  error: unknown,
+  fields: object,
+  line: string,
+): void {
+  if (refusalOfFailure(error)) outage.failed(error);
+  else log.error({ err: error, ...fields }, line);
+}
 
 /* The clock of the queue, and when the next attempt comes. */
 

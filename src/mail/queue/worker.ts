@@ -10,7 +10,7 @@ import type { Batch, Lane } from './parties.ts';
 import { QueuePoller } from './queue-poller.ts';
 import { type Ended, OutcomeRecorder } from './record-outcome.ts';
 import { type Patient, Postponed, Slot } from './slot.ts';
-import { type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
+import { tellFailure, type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
 import { countDue, jobFacts, type LeasedRow } from './worker-rows.ts';
 
 /**
@@ -202,7 +202,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   }
 
   async #lease(batch: Batch): Promise<void> {
-    const { database, clock, owner, log, trace } = this.#around;
+    const { database, clock, owner, outage, trace } = this.#around;
     const { kind } = this.#options;
     const { sender, destination } = batch;
     let limit = 0;
@@ -226,6 +226,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
         recipientsOf: this.#options.recipientsOf,
       };
       const { rows, nextDue } = await leaseRows(database, request);
+      outage.worked();
       // Our lease ended unnoticed and we leased the row again: the first attempt is still under way.
       const fresh = rows.filter(({ id }) => !this.#leased.has(id));
       const due = rows.length === limit ? now : nextDue;
@@ -233,7 +234,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       begun = fresh.length;
       for (const row of fresh) this.#begin(row, batch);
     } catch (error) {
-      log.error({ err: error, kind }, 'could not lease deliveries: retry in 1 s');
+      tellFailure(this.#around, error, { kind }, 'could not lease deliveries: retry in 1 s');
       const now = clock.now();
       this.#lanes.leased(batch, 0, now + DATABASE_RETRY_MS, now);
     } finally {
@@ -338,14 +339,17 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   }
 
   async #renew(): Promise<void> {
-    const { database, clock, owner, log } = this.#around;
+    const { database, clock, owner } = this.#around;
     // Also during a stop: attempts under way keep their leases.
     this.#armRenewal();
     try {
       await renewLeases(database, owner, [...this.#leased], clock.now() + LEASE_MS);
     } catch (error) {
-      log.error(
-        { err: error, kind: this.#options.kind },
+      const { kind } = this.#options;
+      tellFailure(
+        this.#around,
+        error,
+        { kind },
         'could not renew leases: other nodes may attempt these deliveries as well',
       );
     }

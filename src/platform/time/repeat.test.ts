@@ -74,7 +74,7 @@ test('an outage with patience is told once nothing worked for so long, and is ov
   const told: unknown[] = [];
   const outage = new Outage(
     (failure) => told.push(failure),
-    (seconds) => told.push(seconds),
+    (seconds, failures) => told.push(seconds, failures),
     60_000,
   );
   for (; now < 600_000; now += 40_000) {
@@ -94,5 +94,5 @@ test('an outage with patience is told once nothing worked for so long, and is ov
   outage.worked();
   outage.worked();
   assert.equal(outage.isOn, false);
-  assert.deepEqual(told, ['third', 60]);
+  assert.deepEqual(told, ['third', 60, 4]);
 });

@@ -22,20 +22,21 @@ export function startOf(spanMs: number, at: EpochMs): EpochMs {
  */
 export class Outage<Failure = unknown> {
   readonly #begins: (failure: Failure) => void;
-  readonly #ends: (seconds: number) => void;
+  readonly #ends: (seconds: number, failures: number) => void;
   readonly #patienceMs: number;
   /** The first failure since it worked last. */
   #since: number | undefined;
+  #failures = 0;
   #isOn = false;
 
   /**
    * @param begins called with the first failure
-   * @param ends called with the first success after it, and how many seconds it came after the failure
+   * @param ends called with the first success after it, how many seconds it came after the failure, and how many there were
    * @param patienceMs how long everything has to fail before it is told, where single failures are usual
    */
   constructor(
     begins: (failure: Failure) => void,
-    ends: (seconds: number) => void = () => {},
+    ends: (seconds: number, failures: number) => void = () => {},
     patienceMs = 0,
   ) {
     this.#begins = begins;
@@ -49,6 +50,7 @@ export class Outage<Failure = unknown> {
   }
 
   failed(failure: Failure): void {
+    this.#failures++;
     if (this.#isOn) return;
     const now = performance.now();
     this.#since ??= now;
@@ -59,10 +61,13 @@ export class Outage<Failure = unknown> {
 
   worked(): void {
     const since = this.#since;
+    if (since === undefined) return;
+    const failures = this.#failures;
     this.#since = undefined;
-    if (since === undefined || !this.#isOn) return;
+    this.#failures = 0;
+    if (!this.#isOn) return;
     this.#isOn = false;
-    this.#ends(Math.round((performance.now() - since) / 1000));
+    this.#ends(Math.round((performance.now() - since) / 1000), failures);
   }
 }
 
