@@ -110,6 +110,9 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   const service = await startHere(env);
   const { url, token } = await result('demo', '--password', 'correct horse');
   assert.equal(await subjects(url, token), 'Hello,Hello');
+  // With the password that it has, what signed in before stays so.
+  await result('demo', '--password', 'correct horse');
+  assert.equal(await subjects(url, token), 'Hello,Hello,Hello');
   const exported = await command(['demo', '--export']);
   assert.match(
     exported.output,
@@ -123,7 +126,7 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   assert.match(account.output, /^address +ada@acme\.test$/m);
   assert.match(
     account.output,
-    /^days:\nat +sent +received +bounced +refused\n(?:.*\n){7}\S+ +\d+ +3 /m,
+    /^days:\nat +sent +received +bounced +refused\n(?:.*\n){7}\S+ +\d+ +4 /m,
   );
   const shown = await command(['domains', 'list']);
   assert.match(shown.output, /^domain +user_id +status .*\nacme\.test +demo +active /);
@@ -196,7 +199,7 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   assert.equal(kept.code, 1);
   assert.match(
     kept.output,
-    /^acme\.test has 1 accounts, 3 messages .* Nothing was done\. To confirm, add --confirm/,
+    /^acme\.test has 1 accounts, 4 messages .* Nothing was done\. To confirm, add --confirm/,
   );
   await result('domains', 'suspend', 'acme.test', '--reason', 'unpaid');
   const resumed = await result('domains', 'resume', 'acme.test');

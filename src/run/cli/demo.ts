@@ -20,8 +20,8 @@ interface DemoArguments {
 }
 
 const HELP = `
-Where no service runs, this starts one, which runs until Ctrl-C. Run again, it gives the mailbox a new password
-and sends another mail. The domain is in no DNS, so its records are marked as verified by hand.
+Where no service runs, this starts one, which runs until Ctrl-C. Run again, it gives the mailbox a new password,
+unless it is given the one of before, and sends another mail. The domain is in no DNS, so its records are marked as verified by hand.
 In a shell, eval "$(${programName} demo --export)" sets URL, KEY and TOKEN.`;
 
 export function demoCommand(parts: CommandParts): Command {
@@ -92,11 +92,19 @@ async function makeDemo(
   await makeDomain(client);
   // Random: a mailbox left from a trial must not have a known password.
   const password = given.password ?? randomBytes(12).toString('base64url');
-  await makeAccount(client, password);
-  const login = { address: ADDRESS, password };
-  const { token } = await client.call<{ token: string }>('POST', '/mail/token', login, {});
+  // A new password ends the tokens of before, which may be in use.
+  const signedIn =
+    given.password === undefined
+      ? undefined
+      : await signIn(client, password).catch(passIf('unauthorized'));
+  if (!signedIn) await makeAccount(client, password);
+  const { token } = signedIn ?? (await signIn(client, password));
   if (smtp) await sendMail(smtp);
   return { password, token, hasMail: smtp !== undefined };
+}
+
+function signIn(client: ServiceClient, password: string): Promise<{ token: string }> {
+  return client.call('POST', '/mail/token', { address: ADDRESS, password }, {});
 }
 
 async function makeDomain(client: ServiceClient): Promise<void> {
