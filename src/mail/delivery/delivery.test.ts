@@ -69,7 +69,7 @@ onEachEngine('delivery', (engine) => {
       queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
       senders: new SenderRewriting({ key: ['k'.repeat(32)], now }),
       checks: blindChecks(),
-      hostname: 'mx.test',
+      hostname: 'mx.in.acme.test',
       linkSecret: ['l'.repeat(32)],
       publicUrl: () => 'http://mx.test',
       log: { info: () => {}, warn: () => {} },
@@ -148,6 +148,10 @@ onEachEngine('delivery', (engine) => {
       ['ann@elsewhere.test', '550 5.7.1'],
       ['ann@[127.0.0.1]', '550 5.7.1'],
       ['ann%elsewhere.test@acme.test', '550 5.1.1'],
+      // Without a domain, too, as SMTP says it: that of the closest domain above our own name.
+      ['postmaster@mx.in.acme.test', undefined],
+      ['ann@mx.in.acme.test', '550 5.7.1'],
+      ['postmaster@in.acme.test', '550 5.7.1'],
       ['postmaster', '550 5.7.1'],
       ['not an address', '550 5.7.1'],
     ] as const) {

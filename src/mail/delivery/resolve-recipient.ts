@@ -36,6 +36,8 @@ export interface RecipientSources {
   readonly bodies: Bodies;
   /** Has the quotas of accounts. */
   readonly storage: Pick<MailboxStorage, 'quotas'>;
+  /** Our own name, which nobody can claim as a domain. */
+  readonly hostname: string;
 }
 
 /** What the recipients of one message have in common. */
@@ -62,10 +64,11 @@ export async function resolveRecipient(
   if (!address) {
     return new Refusal('relay_denied', `${forwardPath} is not an address of a domain hosted here`);
   }
-  const found = await findRecipient(sources.database.read, address);
+  const { read } = sources.database;
+  const found = (await findRecipient(read, address)) ?? (await findOperator(sources, address));
   if (!found) {
     const state = await sources.domains.stateOf(address.domain);
-    if (state === 'unknown' && !(await hasDomains(sources.database.read))) {
+    if (state === 'unknown' && !(await hasDomains(read))) {
       return new Refusal('not_set_up', 'no domain is hosted here yet');
     }
     return refuseDomain(state, address.domain);
@@ -107,6 +110,24 @@ async function resolveReturn(
   }
   if (reversed.kind === 'expired') return new Refusal('srs_invalid', 'this address has expired');
   return new Refusal('srs_invalid', 'this address is not one of ours');
+}
+
+/**
+ * Postmaster at our own name, who is also the one that a client writes without a domain (RFC 5321 section 4.5.1): the
+ * postmaster of the closest domain above it that is hosted here. Whoever proved to own that one owns our name, too.
+ */
+async function findOperator(
+  { database, hostname }: RecipientSources,
+  { local, domain }: { readonly local: string; readonly domain: string },
+): Promise<Awaited<ReturnType<typeof findRecipient>>> {
+  if (mailLocalPart(local) !== 'postmaster' || domain !== hostname) return undefined;
+  const labels = domain.split('.');
+  for (let at = 1; at < labels.length; at++) {
+    const above = { local, domain: labels.slice(at).join('.') };
+    const found = await findRecipient(database.read, above);
+    if (found) return found;
+  }
+  return undefined;
 }
 
 async function findPostmaster(

@@ -88,6 +88,7 @@ onEachEngine('one statement for the usual message', (engine) => {
         senders: new SenderRewriting({ key: ['k'.repeat(32)] }),
         linkSecret: ['l'.repeat(32)],
         publicUrl: () => 'http://mx.test',
+        hostname: 'mx.test',
       });
       return new Sending({
         ...shared,

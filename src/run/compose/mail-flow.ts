@@ -94,8 +94,9 @@ export function buildMailFlow(options: MailFlowOptions) {
     senders: new SenderRewriting({ key: keys.senders, now }),
     linkSecret: keys.links,
     publicUrl: options.publicUrl,
+    hostname,
   };
-  const delivery = createMailReceiver({ ...resolving, ...judges, hostname, readReport, metrics });
+  const delivery = createMailReceiver({ ...resolving, ...judges, readReport, metrics });
   const sender = buildSender(options, dns, filter);
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns), now });
   const attempts = { ...shared, storage, webhooks, sender, hostname };

@@ -313,7 +313,7 @@ export class ServerProtocol {
     const { path } = command;
     const isUnfit = !transaction.isUtf8 && isInternationalized(path);
     if (isUnfit) return this.#refuseRecipient(NEEDS_SMTPUTF8);
-    // "Postmaster" alone, in any case, is that of our own name (RFC 5321 section 4.1.1.3 and 4.5.1).
+    // "Postmaster" alone, in any case, is that of our own name (RFC 5321 sections 4.1.1.3 and 4.5.1).
     const recipient = path.includes('@') ? path : `postmaster@${this.#options.hostname}`;
     return this.#ask({ kind: 'recipient', from, size, recipient }, (refusal) => {
       if (refusal) return this.#refuseRecipient(refusal);
