@@ -168,6 +168,40 @@ onEachEngine('outcomes', (engine) => {
     );
   });
 
+  test('an outcome that cannot be written while others can is told, and written when it can be', async (t) => {
+    const bench = await openQueueBench(engine);
+    const real = performance.now.bind(performance);
+    t.mock.method(performance, 'now', () => real() + bench.clock.monotonic());
+    let isLocked = true;
+    const { queue, receiver } = bench.start({
+      async onOutcome(_, job) {
+        if (isLocked && job.destination === 'a')
+          throw Object.assign(new Error('locked'), { code: '55P03' });
+        return undefined;
+      },
+    });
+    receiver.respond = () => delivered;
+    await bench.enqueue(queue, bench.delivery('a'));
+    const pass = async (isOver: () => boolean) => {
+      for (let step = 0; !isOver() && step < 200; step++) {
+        await bench.enqueue(queue, bench.delivery('b'));
+        await receiver.nth(step + 1);
+        await pause(5);
+        await bench.clock.advance(100);
+      }
+    };
+    await pass(() => bench.logged.length > 0);
+    assert.match(bench.logged[0]?.message ?? '', /cannot be written, while others can/);
+    isLocked = false;
+    await bench.clock.advance(SECOND);
+    await queue.idle();
+    const rows = await bench.database.read.selectFrom('deliveries').select('status').execute();
+    assert.ok(rows.every(({ status }) => status === 'delivered'));
+    assert.equal(bench.logged.length, 1);
+    const toA = receiver.attempts.filter(({ job }) => job.destination === 'a');
+    assert.equal(toA.length, 1);
+  });
+
   test('after an outcome that cannot be stored, the next attempt comes much later', async () => {
     const bench = await openQueueBench(engine);
     let broken = true;

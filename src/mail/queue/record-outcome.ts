@@ -24,15 +24,19 @@ import { type RowOutcome, writeOutcome } from './worker-rows.ts';
 /** Milliseconds between tries to write an outcome. A lost outcome means a second attempt. */
 const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];
 /**
- * The same while the database is away or its disk is full, however long that is: whoever got the mail would get it again, and
+ * Between those while the database is away or its disk is full, however long that is: whoever got the mail would get it again, and
  * again for as long as leases can be written and outcomes cannot. As soon as other nodes look for leases that ended meanwhile.
  */
 const OUTAGE_RETRY_MS = 1_000;
+/** How often an outcome fails for such a reason, while no outage is told, before that is told of it alone. */
+const ALONE = 5;
 /** The wait before the next attempt where it could not be written, so that a bug does not flood a receiver. */
 const UNWRITTEN_DELAY_MS = 300_000;
 /** How often a last attempt that throws is repeated. */
 const LAST_REPEATS = 5;
 const NOT_POSTPONED = 'could not postpone a delivery: it is attempted again when its lease expires';
+const NOT_WRITTEN_ALONE =
+  'the outcome of a delivery attempt cannot be written, while others can, such as where a row is locked: it holds its place and is tried each second';
 const UNWRITTEN = { text: 'the outcome of the last attempt could not be stored' };
 
 const atOnce: InLine = (write) => write();
@@ -73,19 +77,26 @@ export class OutcomeRecorder {
    * @returns when the delivery is due again, if it is
    */
   async record(job: JobFacts, ended: Ended, signal: AbortSignal): Promise<number | undefined> {
-    const { clock } = this.#around;
-    for (let tries = 0; ; tries++) {
-      let pause = RETRIES_MS[tries];
+    const { clock, log, outage } = this.#around;
+    const about = { kind: this.#options.kind, id: job.id, mailId: job.mailId };
+    let tries = 0;
+    let alone = 0;
+    for (;;) {
+      let pause: number | undefined;
       try {
         return await this.#write(job, ended);
       } catch (error) {
         tellFailure(
           this.#around,
           error,
-          { kind: this.#options.kind, id: job.id, mailId: job.mailId },
+          about,
           'could not write the outcome of a delivery attempt: retry in some seconds',
         );
-        if (refusalOfFailure(error)) pause ??= OUTAGE_RETRY_MS;
+        if (refusalOfFailure(error)) {
+          pause = OUTAGE_RETRY_MS;
+          alone = outage.isOn ? 0 : alone + 1;
+          if (alone === ALONE) log.error({ err: error, ...about }, NOT_WRITTEN_ALONE);
+        } else pause = RETRIES_MS[tries++];
       }
       if (signal.aborted) return undefined;
       if (pause === undefined) return this.#postpone(job, UNWRITTEN, UNWRITTEN_DELAY_MS);
