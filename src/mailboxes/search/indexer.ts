@@ -150,7 +150,9 @@ export class Indexer {
     const last = this.#requeuedAt;
     const now = performance.now();
     if (last !== undefined && now - last < this.#retryMs) return;
-    await requeueUnread(this.#database, last === undefined ? Number.MAX_SAFE_INTEGER : Date.now());
+    const before = last === undefined ? Number.MAX_SAFE_INTEGER : Date.now();
+    // There may be a million: a stop does not wait for them.
+    while (!this.#stopped && (await requeueUnread(this.#database, before)));
     this.#requeuedAt = now;
   }
 
@@ -254,6 +256,7 @@ export async function readRows(
 ): Promise<ReadRows> {
   const changes: SearchChange[] = [];
   const unread: StoredMessage[] = [];
+  let failure: string | undefined;
   const keyOf = ({ accountId, bodyId }: Pick<SearchQueueEntry, 'accountId' | 'bodyId'>) =>
     `${accountId} ${bodyId}`;
   const wanted = rows.filter(({ gone }) => !gone);
@@ -274,12 +277,17 @@ export async function readRows(
       changes.push({ kind: 'add', document: await readDocument(bodies, message) });
     } catch (error) {
       if (error instanceof Refusal && error.code === 'unavailable') throw error;
-      log.error(
-        { accountId, bodyId, failure: String(error) },
-        'a message could not be read for the search index: searches do not find it before it is read again, within a day',
-      );
+      failure ??= String(error);
       unread.push(message);
     }
+  }
+  // One line for all: after a restore without bodies there may be a million, at each start and on each day.
+  if (unread[0]) {
+    const { accountId, bodyId } = unread[0];
+    log.error(
+      { messages: unread.length, accountId, bodyId, failure },
+      'messages could not be read for the search index: searches do not find them before they are read again, within a day; the line has the first',
+    );
   }
   return { changes, unread };
 }
@@ -296,7 +304,8 @@ export function logUnreadable(log: IndexerOptions['log'], unreadable: Unreadable
 export async function keepUnread(tx: Queries, messages: readonly StoredMessage[]): Promise<void> {
   const now = Date.now();
   for (const { accountId, bodyId, date } of messages) {
-    const wait = Math.min(Math.max(now - date, MINUTE_MS), DAY_MS);
+    // A mail program may have given it a date that is yet to come.
+    const wait = Math.min(Math.max(Math.abs(now - date), MINUTE_MS), DAY_MS);
     await tx
       .insertInto('search_unread')
       .values({ account_id: accountId, body_id: bodyId, next_at: now + wait })
@@ -308,23 +317,23 @@ export async function keepUnread(tx: Queries, messages: readonly StoredMessage[]
 /** Rows that are queued again in one transaction. */
 const REQUEUED_AT_A_TIME = 500;
 
-/** Queues those again whose time comes before an instant. */
-async function requeueUnread(database: Database, before: EpochMs): Promise<void> {
+/** Queues some of those again whose time comes before an instant. @returns whether there were any */
+async function requeueUnread(database: Database, before: EpochMs): Promise<boolean> {
   const due = sql`select account_id, body_id from search_unread
     where next_at < ${before} limit ${REQUEUED_AT_A_TIME}`;
   // A read first: mostly there are none, and a transaction costs more.
-  while ((await due.execute(database.read)).rows.length > 0) {
-    await database.write(async (tx) => {
-      const { rows } = await sql<{ account_id: number; body_id: number }>`
-        delete from search_unread where (account_id, body_id) in (${due})
-        returning account_id, body_id`.execute(tx);
-      const entries = rows.map((row) => ({ accountId: row.account_id, bodyId: row.body_id }));
-      await enqueueSearch(
-        tx,
-        entries.map((entry) => ({ ...entry, gone: false })),
-      );
-    });
-  }
+  if ((await due.execute(database.read)).rows.length === 0) return false;
+  await database.write(async (tx) => {
+    const { rows } = await sql<{ account_id: number; body_id: number }>`
+      delete from search_unread where (account_id, body_id) in (${due})
+      returning account_id, body_id`.execute(tx);
+    const entries = rows.map((row) => ({ accountId: row.account_id, bodyId: row.body_id }));
+    await enqueueSearch(
+      tx,
+      entries.map((entry) => ({ ...entry, gone: false })),
+    );
+  });
+  return true;
 }
 
 export const queueColumns = ['id', 'account_id as accountId', 'body_id as bodyId', 'gone'] as const;

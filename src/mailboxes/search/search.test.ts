@@ -435,6 +435,7 @@ onEachEngine('the search index', (engine) => {
     const ids = [
       await add(store, user, mail('brought', 'x'), Date.now()),
       await add(store, user, mail('brought', 'y')),
+      await add(store, user, mail('brought', 'z'), Date.now() + 1e12),
     ];
     let isMissing = true;
     const read: typeof store.bodies.read = (...args) => {
@@ -450,7 +451,7 @@ onEachEngine('the search index', (engine) => {
     const waits = (await unread()).map(({ next_at }) => (next_at - Date.now()) / 3_600_000);
     assert.deepEqual(
       waits.map((hours) => Math.ceil(hours)),
-      [1, 24],
+      [1, 24, 24],
     );
     isMissing = false;
     await store.database.write((tx) =>
@@ -460,14 +461,14 @@ onEachEngine('the search index', (engine) => {
         .where('body_id', '=', ids[0] ?? 0)
         .execute(),
     );
-    while ((await unread()).length > 1) await pause(5);
+    while ((await unread()).length > 2) await pause(5);
     await settle(search, user);
     assert.deepEqual(await found(search, user, 'brought'), [ids[0]]);
     await search.stop();
     const again = startSearch(store, { bodies: { read } });
     while ((await unread()).length > 0) await pause(5);
     await settle(again, user);
-    assert.deepEqual(await found(again, user, 'brought'), ids);
+    assert.deepEqual((await found(again, user, 'brought')).toSorted(), ids);
   });
 
   test('a message of many parts is read in few pieces', async () => {
