@@ -86,8 +86,8 @@ export class BodyBucket implements BodyStore {
   readonly #deadlineMs: number;
   readonly #uploads = pLimit(UPLOADS_AT_ONCE);
   /**
-   * Bodies whose digest was wrong. That is found at the end, when a reader can only break off: a mail program would connect
-   * again, ask for the same message, and never come to those behind it.
+   * Bodies that were not whole when they were read last. A wrong digest is found at the end, when a reader can only break
+   * off: a mail program would connect again, ask for the same message, and never come to those behind it.
    */
   readonly #damaged = new LRUCache<string, true>(entries(1_000));
 
@@ -166,7 +166,10 @@ export class BodyBucket implements BodyStore {
     const isWhole = wanted.start === 0 && wanted.end === wanted.size;
     try {
       // Read once for its digest, before anything is passed on: somebody may have put it back.
-      if (isWhole && this.#damaged.delete(name)) for await (const _ of this.#stream(name, wanted));
+      if (isWhole && this.#damaged.has(name)) {
+        for await (const _ of this.#stream(name, wanted));
+        this.#damaged.delete(name);
+      }
       yield* this.#stream(name, wanted);
     } catch (error) {
       if (isWhole && error instanceof BodyLost) this.#damaged.set(name, true);
