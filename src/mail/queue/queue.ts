@@ -16,6 +16,8 @@
  *   there is one process: its start ends every lease at once.
  * - If a worker dies after the receiver accepted the delivery and before that is written, the receiver gets it again.
  *   It recognizes the repetition by the public id.
+ * - While the database cannot be written, an attempt that ended keeps its lease and its place until its outcome can be. If
+ *   the process is stopped before, or another node gets the lease, the receiver gets the delivery again, too.
  * - The end of a delivery and what follows from it (storing it, bouncing it) are one transaction, by
  *   {@link WorkOptions.onOutcome}: it is done once, or the delivery has not ended.
  *

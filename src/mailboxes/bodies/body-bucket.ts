@@ -85,10 +85,7 @@ export class BodyBucket implements BodyStore {
   readonly #client: S3Client;
   readonly #deadlineMs: number;
   readonly #uploads = pLimit(UPLOADS_AT_ONCE);
-  /**
-   * Bodies that were not whole when they were read last. A wrong digest is found at the end, when a reader can only break
-   * off: a mail program would connect again, ask for the same message, and never come to those behind it.
-   */
+  /** Bodies that were damaged when they were read last. A mail program whose answer breaks off asks for the same for ever. */
   readonly #damaged = new LRUCache<string, true>(entries(1_000));
 
   constructor(options: BucketOptions) {

@@ -30,7 +30,7 @@ export class Outage<Failure = unknown> {
   #isOn = false;
 
   /**
-   * @param begins called with the first failure
+   * @param begins called with the first failure, or the first when the patience is over
    * @param ends called with the first success after it, how many seconds it came after the failure, and how many there were
    * @param patienceMs how long everything has to fail before it is told, where single failures are usual
    */
