@@ -25,8 +25,13 @@ export class Connection {
   static async open(options: Omit<LinkOptions, 'client'>): Promise<Connection> {
     const link = await openLink(options);
     const connection = new Connection(link);
-    await connection.#enable();
-    return connection;
+    try {
+      await connection.#enable();
+      return connection;
+    } catch (error) {
+      connection.destroy();
+      throw error;
+    }
   }
 
   /** RFC 7162 section 3.2.3: before the first SELECT, so that MODSEQs count from the start on. */

@@ -2,7 +2,7 @@
  * Commands to an IMAP server and its answers, one command at a time. What the answers mean is the matter of those who ask.
  */
 import type { Socket } from 'node:net';
-import { ImapFailure, nameFailure, saidOf } from './failure.ts';
+import { type FailureDetails, ImapFailure, nameFailure, saidOf } from './failure.ts';
 import { type ImapItem, type ImapResponse, ResponseReader } from './responses.ts';
 import { type Argument, type Literal, literal, textOf, writeCommand } from './wire.ts';
 
@@ -10,7 +10,7 @@ export type Untagged = Readonly<Record<string, (response: ImapResponse) => void>
 
 /** A command under way. */
 interface Pending {
-  /** Undefined for the greeting, which any response is. */
+  /** Undefined for the greeting. */
   readonly tag: string | undefined;
   readonly name: string;
   readonly on: Untagged;
@@ -208,16 +208,16 @@ export class Link {
 
   /** @throws ImapFailure */
   #take(response: ImapResponse): void {
-    const { tag, name, items, code, text } = response;
+    const { tag, name, items, code } = response;
     const pending = this.#pending;
     if (name === 'CAPABILITY') this.#noteCapabilities(items);
     if (code?.name === 'CAPABILITY') this.#noteCapabilities(code.values);
-    if (pending && (pending.tag ?? tag) === tag) {
+    if (pending && (pending.tag === undefined ? isGreeting(response) : pending.tag === tag)) {
       this.#pending = undefined;
       finish(pending, response);
     } else if (tag === '+') pending?.goOn?.();
     else if (tag !== '*') throw new ImapFailure('garbled', { said: 'an answer to no command' });
-    else if (name === 'BYE') throw new ImapFailure('dropped', { said: saidOf(text) });
+    else if (name === 'BYE') throw new ImapFailure('dropped', saidBy(response));
     else if (!pending?.thrown) {
       try {
         (pending?.on ?? this.unasked)[name]?.(response);
@@ -234,13 +234,22 @@ export class Link {
   }
 }
 
+/** Some servers tell their capabilities before it. */
+function isGreeting({ tag, name }: ImapResponse): boolean {
+  return tag !== '*' || name !== 'CAPABILITY';
+}
+
 function finish({ tag, name: command, done, thrown }: Pending, response: ImapResponse): void {
-  const { name, code, text } = response;
+  const { name } = response;
   if (tag === undefined || (name === 'OK' && !thrown)) done.resolve(response);
   else if (name === 'OK') done.reject(thrown?.error);
   else {
-    const responseCode = code && { responseCode: code.name };
-    const details = { command, said: saidOf(text || code?.name || name), ...responseCode };
+    const details = { command, ...saidBy(response) };
     done.reject(new ImapFailure(name === 'NO' ? 'said_no' : 'said_bad', details));
   }
+}
+
+function saidBy({ name, code, text }: ImapResponse): FailureDetails {
+  const said = saidOf(text || code?.name || name);
+  return { said, ...(code && { responseCode: code.name }) };
 }

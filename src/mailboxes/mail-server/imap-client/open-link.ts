@@ -5,7 +5,7 @@ import { connect as connectTls } from 'node:tls';
 import { ImapFailure, nameFailure } from './failure.ts';
 import { Link } from './link.ts';
 import type { ImapResponse } from './responses.ts';
-import { atom, quoted } from './wire.ts';
+import { type Argument, atom, quoted } from './wire.ts';
 
 export interface ServerAddress {
   readonly host: string;
@@ -106,10 +106,19 @@ async function logIn(
   await link.findCapabilities();
   // Dovecot shows this address in its log, and counts connections by it, where it trusts ours (login_trusted_networks).
   const origin = client === undefined ? [] : [quoted('x-originating-ip'), quoted(client)];
-  if (link.has('ID')) await link.command('ID', [[quoted('name'), quoted('postroom'), ...origin]]);
+  if (link.has('ID')) await tellName(link, origin);
   await authenticate(link, login);
   await link.findCapabilities();
   return link;
+}
+
+/** RFC 2971. Some servers announce it and refuse it before the login, which goes on without it. */
+async function tellName(link: Link, origin: readonly Argument[]): Promise<void> {
+  try {
+    await link.command('ID', [[quoted('name'), quoted('postroom'), ...origin]]);
+  } catch (error) {
+    if (link.failure) throw error;
+  }
 }
 
 async function secure(plain: Socket, server: ServerAddress): Promise<Socket> {
@@ -136,9 +145,11 @@ async function authenticate(link: Link, { user, pass, authzid = '' }: ImapLogin)
     await asked;
   } catch (error) {
     const { kind, details, isTemporary } = nameFailure(error);
+    if (!['said_no', 'said_bad', 'dropped'].includes(kind)) throw error;
     // A connection that ends is how Dovecot answers for an account that it does not have: the server is well.
-    const isRefused =
-      kind === 'dropped' || kind === 'said_bad' || (kind === 'said_no' && !isTemporary);
-    throw isRefused ? new ImapFailure('login_refused', details) : error;
+    throw new ImapFailure(
+      isTemporary && kind !== 'said_bad' ? 'said_no' : 'login_refused',
+      details,
+    );
   }
 }

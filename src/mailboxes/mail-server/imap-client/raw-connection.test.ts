@@ -112,6 +112,36 @@ test('an authorization identity is given by SASL, also without an initial answer
   assert.equal(heard, `postroom1 AUTHENTICATE PLAIN\r\n${answer}\r\n`);
 });
 
+for (const no of ['NO [CLIENTBUG] not before the login', 'BAD what?']) {
+  test(`a server that refuses to hear a name is logged in to: ${no}`, async () => {
+    const { heard, opened } = await play([
+      '* OK [CAPABILITY IMAP4rev1 SASL-IR ID AUTH=PLAIN] hello\r\n',
+      `postroom1 ${no}\r\n`,
+      'postroom2 OK [CAPABILITY IMAP4rev1 IDLE] in\r\n',
+    ]);
+    assert.match(heard, /^postroom1 ID .*\r\npostroom2 AUTHENTICATE PLAIN /);
+    assert.equal(opened?.capabilities, 'IMAP4rev1 IDLE');
+  });
+}
+
+test('a server that ends at its name is not logged in to', async () => {
+  const { heard, failure } = await play([
+    '* OK [CAPABILITY IMAP4rev1 SASL-IR ID AUTH=PLAIN] hello\r\n',
+    '* BYE no names\r\n',
+  ]);
+  assert.doesNotMatch(heard, /AUTHENTICATE/);
+  assert.ok(failure instanceof ImapFailure && failure.kind === 'dropped');
+});
+
+test('capabilities may come before the greeting, and between the answers to a login', async () => {
+  const { heard, opened } = await play([
+    '* CAPABILITY IMAP4rev1 AUTH=PLAIN SASL-IR\r\n* ok hello\r\n',
+    '* CAPABILITY IMAP4rev1 IDLE\r\npostroom1 OK\r\n',
+  ]);
+  assert.match(heard, /^postroom1 AUTHENTICATE PLAIN \S+\r\n$/);
+  assert.equal(opened?.capabilities, 'IMAP4rev1 IDLE');
+});
+
 test('nothing with a NUL is sent', async () => {
   const greeting = '* OK [CAPABILITY IMAP4rev1 AUTH=PLAIN SASL-IR] hello\r\n';
   const { heard, failure } = await play([greeting], { ...LOGIN, user: 'ann\0bob' });
@@ -124,6 +154,7 @@ for (const [title, texts, kind] of [
   ['NO', [GREETING, 'postroom1 NO [AUTHENTICATIONFAILED] no\r\n'], 'login_refused'],
   ['NO for now', [GREETING, 'postroom1 NO [UNAVAILABLE] too many\r\n'], 'said_no'],
   ['BYE to the login', [GREETING, '* BYE too many of ann\r\n'], 'login_refused'],
+  ['BYE for now', [GREETING, '* BYE [UNAVAILABLE] restarting\r\n'], 'said_no'],
   ['nothing more', [GREETING], 'login_refused'],
   [
     'OK with UNAUTHENTICATE',

@@ -91,7 +91,7 @@ void suite('responses of an IMAP server', () => {
     assert.deepEqual(only('* OK [what\r\n')?.text, '[what');
     assert.deepEqual(only('* BYE (((\r\n')?.text, '(((');
     assert.deepEqual(only('HTTP/1.1 400 Bad Request\r\n')?.tag, 'HTTP/1.1');
-    assert.equal(only('\r\n')?.tag, '');
+    assert.equal(only(' x OK\r\n')?.tag, '');
   });
 
   void test('that are not well formed are read up to there', () => {
@@ -106,9 +106,42 @@ void suite('responses of an IMAP server', () => {
     ]);
   });
 
+  void test('are read as servers write them that keep to no rule', () => {
+    const tagsOf = (text: string) => read(text).seen.map(({ tag, name }) => `${tag} ${name}`);
+    assert.deepEqual(tagsOf('\r\n* 1 EXISTS\r\n\r\n\n\0\0* OK\r\n\0a1 OK\r\n'), [
+      '* EXISTS',
+      '* OK',
+      'a1 OK',
+    ]);
+    const spaced = read('*  3  EXISTS \r\n*  OK  [UIDNEXT  4]  in\r\na1  NO  x {5}\r\n').seen;
+    assert.deepEqual(
+      spaced.map(({ number, code, text }) => [number, code?.values, text]),
+      [
+        [3, undefined, ''],
+        [undefined, ['4'], 'in'],
+        [undefined, undefined, 'x {5}'],
+      ],
+    );
+    assert.deepEqual(itemsOf('* 1 FETCH (BODY[]<0.512> "x" BINARY[1] ~{2}\r\n{1 UID 9)'), [
+      ['BODY', 'x', 'BINARY[1]', Buffer.from('{1'), 'UID', '9'],
+    ]);
+    const fields = 'BODY[HEADER.FIELDS ("DATE" "X-(")]<0>';
+    assert.deepEqual(itemsOf(`* 1 FETCH (${fields} NIL UID 9)`), [['BODY', null, 'UID', '9']]);
+    assert.deepEqual(itemsOf('* LIST (\\Sent\\HasNoChildren) "\\\\" a\\b'), [
+      ['\\Sent', '\\HasNoChildren'],
+      '\\',
+      'a\\b',
+    ]);
+    assert.deepEqual(itemsOf('* 1 FETCH (FLAGS (\\Seen\\Flagged)UID 9)'), [
+      ['FLAGS', ['\\Seen', '\\Flagged'], 'UID', '9'],
+    ]);
+  });
+
   void test('that are too long fail, and none costs more than its length', () => {
     for (const [title, text] of [
       ['a literal that is too long', '* 1 FETCH (BODY[] {8388609}\r\n'],
+      ['empty literals that are too many', `* X ${'{0}\r\n'.repeat(500_001)}`],
+      ['lists that are too many', `* X ${'()'.repeat(2_000_001)}\r\n`],
       ['literals that are too many', `* X ${'{8388608}\r\n'.padEnd(8_388_619, 'x').repeat(5)}`],
       ['a line that does not end', `* X ${'x'.repeat(17_000_000)}`],
     ] as const) {
@@ -118,6 +151,8 @@ void suite('responses of an IMAP server', () => {
     }
     assert.equal(itemsOf(`* 1 FETCH (${'BODY[ x '.repeat(200_000)})`)?.length, 1);
     assert.equal(itemsOf(`* X ${'{5} '.repeat(200_000)}`)?.length, 200_000);
+    // A sender decides how many there are in a BODYSTRUCTURE.
+    assert.equal(itemsOf(`* X ${'{1}\r\nx '.repeat(100_000)}`)?.length, 100_000);
   });
 
   void test('of random octets are read or fail by name', () => {

@@ -35,6 +35,9 @@ const LINE_MAX = 16 * 1024 * 1024;
 /** Octets of a literal; sources are fetched in smaller pieces. */
 const LITERAL_MAX = 8 * 1024 * 1024;
 const RESPONSE_MAX = 4 * LITERAL_MAX;
+/** Each takes more memory than its octets. */
+const ITEMS_MAX = 2_000_000;
+const LITERALS_MAX = 500_000;
 /** Lists in lists; deeper ones are left out. */
 const DEPTH_MAX = 500;
 
@@ -45,12 +48,14 @@ const [SPACE, QUOTE, OPEN, CLOSE, BACKSLASH] = [0x20, 0x22, 0x28, 0x29, 0x5c];
 const LITERAL = /\{(\d{1,10})\}$/;
 const LITERAL_LONGEST = '{4294967295}'.length;
 /** Lines with text for people: nothing follows them. */
-const STATUS = /^(?:\* (?:OK|NO|BAD|BYE|PREAUTH)\b|(?!\* ))/i;
-const HEAD = /^(\S+)(?: (\d{1,10})(?= ))?(?: (\S+))? ?/;
-/** The name of an item of FETCH with a section. */
-const SECTION = /(BODY)\[[^\]]{0,1000}\](?:<\d+>)?/iy;
-/** Where a literal stood. */
-const ANNOUNCED = /\{\d+\}\n/y;
+const STATUS = /^(?:\* +(?:OK|NO|BAD|BYE|PREAUTH)\b|(?!\* ))/i;
+const HEAD = /^(\S+)(?: +(\d{1,10})(?= ))?(?: +(\S+))? */;
+/** The name of an item of FETCH with a section. Some servers return both numbers of a partial one. */
+const SECTION = /(BODY)\[[^\]]{0,1000}\](?:<[\d.]+>)?/iy;
+/** Where a literal stood; one of 8 bits begins with `~` (RFC 9051 section 4.3). */
+const ANNOUNCED = /~?\{\d+\}\n/y;
+/** A server that is broken sends NUL before a response. */
+const PADDING = /^\0+/;
 
 const NOTHING: Buffer = Buffer.alloc(0);
 
@@ -93,16 +98,23 @@ export class ResponseReader {
         this.#searched = held.length;
         return undefined;
       }
-      const line = held.toString('latin1', this.#at, held[end - 1] === CR ? end - 1 : end);
+      const text = held.toString('latin1', this.#at, held[end - 1] === CR ? end - 1 : end);
+      const line = this.#lines.length === 0 ? text.replace(PADDING, '') : text;
       this.#lines.push(line);
       this.#at = end + 1;
       const isStatus = STATUS.test(this.#lines[0] ?? '');
       const octets = isStatus ? undefined : LITERAL.exec(line.slice(-LITERAL_LONGEST))?.[1];
-      if (octets === undefined) return this.#take(held);
+      if (octets === undefined) {
+        const response = this.#take(held);
+        // Some servers send an empty line between two responses.
+        if (line !== '' || response.tag !== '') return response;
+        continue;
+      }
       this.#literals.push([this.#at, this.#at + Number(octets)]);
       this.#at += Number(octets);
       if (Number(octets) > LITERAL_MAX) throw garbled(`a literal of ${octets} octets`);
-      if (this.#at > RESPONSE_MAX) throw garbled('a response without end');
+      const isEndless = this.#at > RESPONSE_MAX || this.#literals.length > LITERALS_MAX;
+      if (isEndless) throw garbled('a response without end');
     }
     return undefined;
   }
@@ -125,17 +137,17 @@ function garbled(said: string): ImapFailure {
 }
 
 /** @param text the lines of a response, between which its literals stood */
-function readResponse(text: string, literals: Buffer[]): ImapResponse {
+function readResponse(text: string, literals: readonly Buffer[]): ImapResponse {
   const [head = '', tag = '', number, given = ''] = HEAD.exec(text) ?? [];
   const name = given.toUpperCase();
   const response = { tag, number: number === undefined ? undefined : Number(number), name };
   const rest = text.slice(head.length);
   if (!STATUS.test(text)) {
-    const items = readItems(rest, literals, name === 'FETCH');
+    const items = readItems(rest, literals.values(), name === 'FETCH');
     return { ...response, items, code: undefined, text: '' };
   }
   const end = rest.startsWith('[') ? rest.indexOf(']') : -1;
-  const [code, ...values] = readItems(rest.slice(1, Math.max(end, 0)), [], false);
+  const [code, ...values] = readItems(rest.slice(1, Math.max(end, 0)), [].values(), false);
   return {
     ...response,
     items: [],
@@ -145,16 +157,22 @@ function readResponse(text: string, literals: Buffer[]): ImapResponse {
 }
 
 /** The items up to the end, or to what cannot be one. */
-function readItems(text: string, literals: Buffer[], isFetch: boolean): ImapItem[] {
+function readItems(text: string, literals: Iterator<Buffer>, isFetch: boolean): ImapItem[] {
   const all: ImapItem[] = [];
   const lists = [all];
   let tooDeep = 0;
+  let count = 0;
   for (let at = 0; at < text.length; ) {
     const list = tooDeep > 0 ? [] : lists.at(-1);
     if (!list) break;
     const first = text.charCodeAt(at);
-    if (first === SPACE) at++;
-    else if (first === OPEN) {
+    if (first === SPACE) {
+      at++;
+      continue;
+    }
+    const isItem = tooDeep === 0 && first !== CLOSE;
+    if (isItem && ++count > ITEMS_MAX) throw garbled('a response of too many items');
+    if (first === OPEN) {
       if (lists.length > DEPTH_MAX) tooDeep++;
       else {
         const inner: ImapItem[] = [];
@@ -172,7 +190,7 @@ function readItems(text: string, literals: Buffer[], isFetch: boolean): ImapItem
       list.push(utf8(text.slice(at + 1, end).replace(/\\([\s\S])/g, '$1')));
       at = end + 1;
     } else if (matchAt(ANNOUNCED, text, at)) {
-      list.push(literals.shift() ?? null);
+      list.push(literals.next().value ?? null);
       at = ANNOUNCED.lastIndex;
     } else {
       // A keyword may look like a section, but keywords stand in a list of their own.
@@ -204,9 +222,12 @@ function quoteEnd(text: string, from: number): number {
 }
 
 function atomEnd(text: string, from: number): number {
+  const isFlag = text.charCodeAt(from) === BACKSLASH;
   for (let at = from + 1; at < text.length; at++) {
     const code = text.charCodeAt(at);
     if (code === SPACE || code === OPEN || code === CLOSE) return at;
+    // Some servers write `\Sent\HasNoChildren`.
+    if (isFlag && code === BACKSLASH) return at;
   }
   return text.length;
 }
