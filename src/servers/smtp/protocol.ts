@@ -313,8 +313,10 @@ export class ServerProtocol {
     const { path } = command;
     const isUnfit = !transaction.isUtf8 && isInternationalized(path);
     if (isUnfit) return this.#refuseRecipient(NEEDS_SMTPUTF8);
-    // "Postmaster" alone, in any case, is that of our own name (RFC 5321 sections 4.1.1.3 and 4.5.1).
-    const recipient = path.includes('@') ? path : `postmaster@${this.#options.hostname}`;
+    // "Postmaster" alone, in any case, is that of our own name (RFC 5321 sections 4.1.1.3 and 4.5.1). An account has to say
+    // whose it writes to: what it sends to our own name bounces.
+    const { hostname, login } = this.#options;
+    const recipient = path.includes('@') || login ? path : `postmaster@${hostname}`;
     return this.#ask({ kind: 'recipient', from, size, recipient }, (refusal) => {
       if (refusal) return this.#refuseRecipient(refusal);
       transaction.to.push(recipient);
