@@ -268,23 +268,31 @@ class ArcChain {
     const about = { instance: sets.length, domain: last.domain };
     const { result } = await verifySignature(this.newest);
     if (result !== 'pass') return { result: 'fail', ...about };
-    const seals = await Promise.all(sets.map((_, at) => isSealed(sets.slice(0, at + 1), keyAt)));
+    // Each field once: of 50 sets each seal covers all before it, and a header of 256 KB took a tenth of a second.
+    const texts = sets.map(({ fields }) => fields.map(canonicalText));
+    const seals = await Promise.all(
+      sets.map((set, at) => isSealed(set, texts.slice(0, at + 1).flat(), keyAt)),
+    );
     return { result: seals.every(Boolean) ? 'pass' : 'fail', ...about };
   }
 }
 
-/** Whether the last seal covers all sets (RFC 8617 section 5.1.1). */
+const canonicalText = ({ text }: Pick<HeaderField, 'text'>) => canonicalField(text, 'relaxed');
+
+/**
+ * Whether the seal of a set covers this and all sets before it (RFC 8617 section 5.1.1).
+ *
+ * @param texts of their fields, with the seal itself
+ */
 async function isSealed(
-  sets: readonly SealedSet[],
+  { fields, keyName, algorithm, signature }: SealedSet,
+  texts: readonly string[],
   keyAt: (name: string) => Promise<FoundKey>,
 ): Promise<boolean> {
-  const last = sets.at(-1);
-  const key = last && (await keyAt(last.keyName));
-  if (!key || 'problem' in key || last.algorithm !== `${key.type}-sha256`) return false;
-  const sealed = sets.flatMap(({ fields }) => fields.map(({ text }) => text));
-  const covered = [...sealed.slice(0, -1), withoutSignature(last.fields[2].text)];
-  const text = covered.map((field) => canonicalField(field, 'relaxed')).join('\r\n');
-  return isGoodSignature(key, text, last.signature);
+  const key = await keyAt(keyName);
+  if ('problem' in key || algorithm !== `${key.type}-sha256`) return false;
+  const seal = canonicalText({ text: withoutSignature(fields[2].text) });
+  return isGoodSignature(key, [...texts.slice(0, -1), seal].join('\r\n'), signature);
 }
 
 /* Whether a message still passes DMARC at the next host when we forward it unchanged. */
