@@ -5,21 +5,25 @@ import { target } from '../state/commands.ts';
 import type { Row } from './rows.ts';
 import { selection } from './selection.ts';
 
+/** Says that it is mail of this page. Nobody is told the end where the row went away meanwhile; the next thing may be a file. */
+const TYPE = `application/x-postroom-${Math.random()}`;
+
 let dragged: Target | undefined;
 /** The mailbox that they are held over. */
 export const heldOver = shallowRef<string>();
 
 /** Of a row. A finger moves it to the side instead. */
 export function drag({ dataTransfer }: DragEvent, row: Row): void {
-  dragged = selection.chosen.has(row.key) ? target.value : { messages: row.messages };
+  const isChosen = selection.isAll.value || selection.chosen.has(row.key);
+  dragged = isChosen ? target.value : { messages: row.messages };
   // What other programs take of it is nothing.
-  dataTransfer?.setData('text/plain', '');
+  dataTransfer?.setData(TYPE, '');
 }
 
 /** What a mailbox listens to. */
 export const takesMail = (mailbox: string) => ({
   onDragover(event: DragEvent): void {
-    if (!dragged) return;
+    if (!event.dataTransfer?.types.includes(TYPE)) return;
     event.preventDefault();
     heldOver.value = mailbox;
   },
@@ -29,12 +33,10 @@ export const takesMail = (mailbox: string) => ({
   onDrop(event: DragEvent): void {
     event.preventDefault();
     heldOver.value = undefined;
-    if (dragged) void moveTo(dragged, mailbox);
+    if (!dragged) return;
+    // Mail that comes later is not chosen.
+    if ('allOf' in dragged) selection.clear();
+    void moveTo(dragged, mailbox);
     dragged = undefined;
   },
-});
-
-// One that ends elsewhere moves nothing.
-addEventListener('dragend', () => {
-  dragged = undefined;
 });

@@ -84,6 +84,16 @@ test('a day with mail: it comes by itself, is read, archived and brought back, f
   await page.keyboard.press('Enter');
   await serverHas(id, 'Bills', ['Invoice']);
   await goTo(page, 'Bills');
+  // A row whose drag ended without a word is not dropped with the next thing.
+  const isIgnored = `(() => {
+    const tell = (element, type, dataTransfer) =>
+      element.dispatchEvent(new DragEvent(type, { bubbles: true, cancelable: true, dataTransfer }));
+    tell(document.querySelector('[role=row][draggable]'), 'dragstart', new DataTransfer());
+    const file = new DataTransfer();
+    file.setData('text/plain', 'of another program');
+    return tell(document.querySelector('.mailboxes li'), 'dragover', file);
+  })()`;
+  assert.ok(await inPage<boolean>(page, isIgnored));
   // Back by the mouse.
   const inbox = page.locator('.mailboxes li', { hasText: 'Inbox' });
   await rowOf(page, 'Invoice').dragTo(page.locator('.mailboxes li', { hasText: 'Sent' }));
@@ -91,6 +101,35 @@ test('a day with mail: it comes by itself, is read, archived and brought back, f
   await rowOf(page, 'Invoice').waitFor({ state: 'detached' });
   await serverHas(id, 'Bills', []);
   assert.equal(await inbox.evaluate((one) => one.classList.contains('over')), false);
+  assertQuiet();
+});
+
+test('all of a long folder is dragged to another one: what comes later is not chosen', async () => {
+  const { id, address } = await pages.newAccount();
+  await pages.callMail(id, 'POST', '/mail/mailboxes/create', { mailbox: 'Long' });
+  const { token } = await pages.service.call('POST', `/v2/email-accounts/${id}/token`, {
+    user_id: 'u',
+  });
+  const append = async (subject: string) => {
+    const response = await fetch(`${pages.service.url}/mail/append?mailbox=Long`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'message/rfc822' },
+      body: `Subject: ${subject}\r\n\r\nText\r\n`,
+    });
+    assert.ok(response.ok, await response.text());
+  };
+  const { page, assertQuiet } = await openWebmail(pages, address);
+  await goTo(page, 'Long');
+  // One more than the list reads at first.
+  for (let at = 0; at < 201; at++) await append(`Old ${at}`);
+  await rowOf(page, 'Old 200').waitFor();
+  await page.getByLabel('Choose all').click();
+  await page.getByRole('button', { name: 'All 201' }).click();
+  await rowOf(page, 'Old 200').dragTo(page.locator('.mailboxes li', { hasText: 'Inbox' }));
+  await rowOf(page, 'Old').first().waitFor({ state: 'detached' });
+  await append('New');
+  await rowOf(page, 'New').waitFor();
+  assert.equal(await rowOf(page, 'New').getAttribute('aria-selected'), 'false');
   assertQuiet();
 });
 
