@@ -4,7 +4,7 @@
  * The index knows bodies, not mailboxes: moving, copying or flagging a message does not change it, and hits are joined
  * with the mailboxes of the account, so that deleted mail is never shown. On SQLite it is a file of its own
  * (`search.db`), on PostgreSQL a table (`search_documents`). Either can be deleted, and is filled again. Owns the
- * table `search_queue`: the changes that are not indexed yet.
+ * tables `search_queue`, the changes that are not indexed yet, and `search_unread`, messages that could not be read.
  */
 
 import { Indexer, type IndexerOptions, type SearchIndex } from './indexer.ts';
