@@ -266,6 +266,7 @@ function fillRest(file: string): void {
     insert into imap_texts select min(id), '(NIL)', '("text" "plain")', 'ž' from bodies;
     insert into imap_headers select min(id), 'Subject: ž' from bodies;
     insert into search_queue (account_id, body_id, gone) values (1, 2, 1);
+    insert into search_unread (account_id, body_id, next_at) values (1, 2, 3);
     insert into shadow_mailboxes (account_id, name, uidvalidity, uidnext, messages, unseen, modseq, oldest_modseq)
       values (1, 'Ž', '18446744073709551615', 2, 3, 4, 5, 6);
     insert into shadow_messages values (1, 1, 1, 1, '');
