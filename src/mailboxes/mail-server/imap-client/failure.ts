@@ -83,7 +83,6 @@ export interface FailureDetails {
   /** Seconds. */
   readonly retryAfter?: number;
   readonly responseCode?: string;
-  readonly cause?: unknown;
 }
 
 export class ImapFailure extends Error {
