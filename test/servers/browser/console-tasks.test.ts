@@ -250,7 +250,10 @@ const tasks: readonly Task[] = [
         await hand.say('messages', 'Messages');
         await page.locator('h1:focus', { hasText: 'Messages' }).waitFor();
         await hand.keys('/', got.address, 'Escape');
+        // Before the first answer there is no row at all, and keys for rows do nothing.
+        await row(page, got.address).first().waitFor();
         await row(page, 'any@').first().waitFor({ state: 'detached' });
+        await row(page, got.address).first().waitFor();
         await hand.keys('j', 'Enter');
         await stored(page);
       },
