@@ -314,6 +314,20 @@ export async function keepUnread(tx: Queries, messages: readonly StoredMessage[]
   }
 }
 
+/** More of them are not counted. */
+const UNREAD_COUNTED = 10_000;
+
+/**
+ * How many messages could not be read, at most 10,000. One that may yet come, since it is minutes old, does not count:
+ * it is read again within this time.
+ */
+export async function countUnread(read: Queries, now: EpochMs): Promise<number> {
+  const { rows } = await sql<{ count: number }>`select count(*) as count from (
+    select 1 from search_unread where next_at > ${now + 10 * MINUTE_MS} limit ${UNREAD_COUNTED}
+  ) as counted`.execute(read);
+  return rows[0]?.count ?? 0;
+}
+
 /** Rows that are queued again in one transaction. */
 const REQUEUED_AT_A_TIME = 500;
 

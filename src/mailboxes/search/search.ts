@@ -19,6 +19,7 @@ export {
   type StoredMessage,
 } from './documents.ts';
 export {
+  countUnread,
   enqueueAdded,
   enqueueSearch,
   type SearchSource,

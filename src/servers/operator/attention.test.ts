@@ -107,6 +107,23 @@ onEachEngine('attention', (engine) => {
     assert.deepEqual(await namesOf(partsOf(small)), ['disk_full found']);
   });
 
+  test('messages whose text is lost are told, but not one that may yet come', async () => {
+    const waits = [MINUTE, 9 * MINUTE, 23 * HOUR];
+    await api.database.write((tx) =>
+      tx
+        .insertInto('search_unread')
+        .values(waits.map((wait, at) => ({ account_id: 1, body_id: at, next_at: NOW + wait })))
+        .execute(),
+    );
+    const found = await look(partsOf({}));
+    assert.deepEqual(
+      found.map(({ rule, finding }) => [rule.name, finding?.text.slice(0, 27)]),
+      [['bodies_lost', '1 message cannot be opened:']],
+    );
+    await api.database.write((tx) => tx.deleteFrom('search_unread').execute());
+    assert.deepEqual(await namesOf(partsOf({})), []);
+  });
+
   test('a block list is told from the first refusal on, with a link to where it is', async () => {
     const found = async () =>
       (await look(partsOf({}))).map(({ finding: { text, link } = {} }) => [

@@ -3,16 +3,19 @@
  * database. Rules that watch what an alert of `deploy/prometheus/alerts.yml` watches have its limits; a test compares both.
  */
 import { findFailingReceivers, findHeld } from '../../mail/queue/queue.ts';
-import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
 import type { ReadDatabase } from '../../platform/database/database.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, HOUR_MS, MINUTE_MS, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
 import type { GaugeValue } from '../metrics/metrics.ts';
 import {
+  DISK_FREE,
+  gigabytes,
   lookAtDatabase,
   lookAtDeferredMail,
+  lookAtDisk,
   lookAtVersions,
+  lookForLostBodies,
   lookForSilentNodes,
 } from './node-attention.ts';
 import {
@@ -68,7 +71,7 @@ export interface Checked {
 
 /** The limits; those of alerts in the units of `alerts.yml`. */
 export const LIMITS = {
-  diskFree: 0.05,
+  diskFree: DISK_FREE,
   overdueSeconds: 600,
   certificateSeconds: 10 * 86_400,
   searchWaiting: 10_000,
@@ -123,7 +126,6 @@ const away = (
     write: () => ({ text, count: 1, link: '/nodes' }),
   });
 
-const gigabytes = (octets: number) => `${(octets / 1e9).toFixed(1)} GB`;
 const many = (count: number, one: string, more = `${one}s`) =>
   `${count} ${count === 1 ? one : more}`;
 
@@ -134,20 +136,7 @@ export const rules: readonly Rule[] = [
     name: 'disk_full',
     level: 'critical',
     alert: 'PostroomDiskFull',
-    async look({ readGauge }) {
-      const [free] = await readGauge('postroom_disk_free_bytes');
-      const [size] = await readGauge('postroom_disk_size_bytes');
-      if (!free || !size) return undefined;
-      // On a small disk mail is deferred long before so few percent are left.
-      const isFull = free.value < FREE_BYTES_LEFT;
-      if (!isFull && free.value / size.value >= LIMITS.diskFree) return undefined;
-      const percent = Math.floor((100 * free.value) / size.value);
-      return {
-        text: `The disk of this node has ${percent} % (${gigabytes(free.value)}) left. ${isFull ? 'New mail is deferred until there is more room.' : 'When it is full, new mail is deferred.'}`,
-        count: 1,
-        link: '/nodes',
-      };
-    },
+    look: lookAtDisk,
   },
   {
     name: 'deliveries_late',
@@ -220,6 +209,7 @@ export const rules: readonly Rule[] = [
       return lookAtBounces(parts, many, tooMany);
     },
   },
+  { name: 'bodies_lost', level: 'warning', look: lookForLostBodies },
   { name: 'block_listed', level: 'warning', look: lookAtBlockLists },
   { name: 'senders_odd', level: 'warning', look: lookAtSenders },
   { name: 'mailboxes_full', level: 'warning', look: lookAtMailboxes },

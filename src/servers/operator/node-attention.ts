@@ -1,11 +1,15 @@
 /**
  * What needs an operator about nodes: those that ended without saying so, versions that differ, a database that does
- * not answer, from which most other rules would know nothing, and mail that nodes defer for reasons of their own.
+ * not answer, from which most other rules would know nothing, mail that nodes defer for reasons of their own, a disk
+ * that fills, and bodies that are lost.
  */
+import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
+import { countUnread } from '../../mailboxes/search/search.ts';
 import { type ReadDatabase, settingOf } from '../../platform/database/database.ts';
 import type { Nodes, NodeView } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, MINUTE_MS, within } from '../../platform/time/time.ts';
 import { lastCounts } from '../../tenants/usage/usage.ts';
+import type { GaugeValue } from '../metrics/metrics.ts';
 
 interface Parts {
   readonly nodes: Pick<Nodes, 'list'>;
@@ -76,6 +80,44 @@ export async function lookAtDeferredMail({ database, now }: Parts & { database: 
     text: `Mail is deferred for reasons of our own (${reasons.join(', ')}): its senders try again. The log says what failed.`,
     count: newest + before + oldest,
     link: '/messages',
+  };
+}
+
+/** The part of the disk of which less is too little. */
+export const DISK_FREE = 0.05;
+
+export const gigabytes = (octets: number) => `${(octets / 1e9).toFixed(1)} GB`;
+
+export async function lookAtDisk({
+  readGauge,
+}: {
+  readonly readGauge: (name: string) => Promise<readonly GaugeValue[]>;
+}) {
+  const [free] = await readGauge('postroom_disk_free_bytes');
+  const [size] = await readGauge('postroom_disk_size_bytes');
+  if (!free || !size) return undefined;
+  // On a small disk mail is deferred long before so few percent are left.
+  const isFull = free.value < FREE_BYTES_LEFT;
+  if (!isFull && free.value / size.value >= DISK_FREE) return undefined;
+  const percent = Math.floor((100 * free.value) / size.value);
+  return {
+    text: `The disk of this node has ${percent} % (${gigabytes(free.value)}) left. ${isFull ? 'New mail is deferred until there is more room.' : 'When it is full, new mail is deferred.'}`,
+    count: 1,
+    link: '/nodes',
+  };
+}
+
+/** Bodies that are nowhere, or damaged: their messages are listed, and cannot be opened. */
+export async function lookForLostBodies({
+  database,
+  now,
+}: Pick<Parts, 'now'> & { database: ReadDatabase }) {
+  const count = await countUnread(database.read, now());
+  if (count === 0) return undefined;
+  return {
+    text: `${count} ${count === 1 ? 'message' : 'messages'} cannot be opened: the text is missing or damaged where bodies are kept. The log says what failed. Bring the bodies back from a backup.`,
+    count,
+    link: '/nodes',
   };
 }
 
