@@ -5,9 +5,10 @@ import {
   PreparedQuery,
   type Queries,
 } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
 import { lockSuspended, traceOrder } from './bulk.ts';
-import type { WorkOptions } from './work-options.ts';
+import type { QueueOptions, WorkOptions } from './work-options.ts';
 import {
   type LaneOfKind,
   type LeasedRow,
@@ -22,6 +23,8 @@ interface LeaseRequest extends LaneOfKind {
   readonly now: number;
   readonly until: number;
   readonly limit: number;
+  /** Leases of others that ended after this are left to them; see {@link QueueOptions.mayTakeOver}. */
+  readonly endedBy: EpochMs;
   readonly trace?: Pick<Trace, 'write'> | undefined;
   readonly recipientsOf?: WorkOptions['recipientsOf'];
 }
@@ -39,6 +42,9 @@ const leaseDue = new PreparedQuery((value: LeaseValues, queries) =>
     .with('due', (db) =>
       selectWaiting(db, value)
         .where('next_attempt_at', '<=', value.now)
+        .where(({ eb, or }) =>
+          or([eb('lease_owner', 'is', null), eb('next_attempt_at', '<=', value.endedBy)]),
+        )
         .limit(value.limit)
         .forUpdate()
         .skipLocked(),
@@ -117,7 +123,10 @@ async function findNextDue(queries: Queries, lane: LaneOfKind): Promise<number |
   return (await nextWithoutLease.first(queries, lane))?.next_attempt_at;
 }
 
-/** Extends the leases that the owner still has. A renewal that comes after a later one changes nothing. */
+/**
+ * Extends the leases that the owner still has. A renewal that comes after a later one changes nothing. A row that is locked
+ * is passed over: its outcome is being written, and to wait for that would cost the others their leases.
+ */
 export async function renewLeases(
   database: Database,
   owner: string,
@@ -129,9 +138,16 @@ export async function renewLeases(
       tx
         .updateTable('deliveries')
         .set({ next_attempt_at: until })
-        .where('id', 'in', some)
-        .where('lease_owner', '=', owner)
-        .where('next_attempt_at', '<', until)
+        .where('id', 'in', (eb) =>
+          eb
+            .selectFrom('deliveries')
+            .select('id')
+            .where('id', 'in', some)
+            .where('lease_owner', '=', owner)
+            .where('next_attempt_at', '<', until)
+            .forUpdate()
+            .skipLocked(),
+        )
         .execute(),
     );
   }

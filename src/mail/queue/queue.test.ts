@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { turns, until } from '../../../test/support/queue/fake-clock.ts';
+import { turns, UNTIL_MS, until } from '../../../test/support/queue/fake-clock.ts';
 import {
   delivered,
   gone,
@@ -269,6 +269,59 @@ onEachEngine('queue', (engine) => {
 
   // SQLite has one process.
   if (engine !== 'sqlite') {
+    test('a lease that ended while the database was away is taken over when it is steady again', async () => {
+      const bench = await openQueueBench(engine);
+      const first = bench.start();
+      await bench.enqueue(first.queue, bench.delivery('a'));
+      await first.receiver.nth(0);
+      first.kill();
+      let isSteady = false;
+      const { queue, receiver } = bench.start({}, bench.database, () => isSteady);
+      await bench.clock.advance(SECOND);
+      await queue.idle();
+      for (let look = 0; look < 10; look++) {
+        await bench.clock.advance(6 * SECOND);
+        await queue.idle();
+      }
+      assert.equal(receiver.attempts.length, 0);
+      // What nobody has leased is attempted all the same.
+      await bench.enqueue(queue, bench.delivery('a'));
+      (await receiver.nth(0)).answer(delivered);
+      await queue.idle();
+      isSteady = true;
+      await bench.clock.advance(6 * SECOND);
+      assert.equal((await receiver.nth(1)).job.publicId, first.receiver.attempts[0]?.job.publicId);
+    });
+
+    test('a row whose outcome is being written does not keep the other leases from being renewed', async (t) => {
+      const bench = await openQueueBench(engine);
+      const locked = Promise.withResolvers<void>();
+      const over = Promise.withResolvers<void>();
+      t.after(() => over.resolve());
+      const { queue, receiver } = bench.start({
+        async onOutcome() {
+          locked.resolve();
+          await over.promise;
+          return undefined;
+        },
+      });
+      await bench.enqueue(queue, bench.delivery('a'), bench.delivery('b'));
+      const { job, answer } = await receiver.nth(0);
+      await receiver.nth(1);
+      answer(delivered);
+      await locked.promise;
+      await bench.clock.advance(6 * SECOND);
+      const renewed = bench.clock.now() + 20 * SECOND;
+      const other = bench.database.read
+        .selectFrom('deliveries')
+        .select('next_attempt_at')
+        .where('id', '!=', job.id);
+      const end = performance.now() + UNTIL_MS;
+      while ((await other.executeTakeFirst())?.next_attempt_at !== renewed) {
+        assert.ok(performance.now() < end, 'it is not renewed');
+      }
+    });
+
     test('two nodes share the due deliveries: none is attempted twice', async () => {
       const bench = await openQueueBench(engine);
       for (const destination of ['a', 'b', 'c']) await bench.fill(destination, 100);

@@ -17,7 +17,8 @@
  * - If a worker dies after the receiver accepted the delivery and before that is written, the receiver gets it again.
  *   It recognizes the repetition by the public id.
  * - While the database cannot be written, an attempt that ended keeps its lease and its place until its outcome can be. If
- *   the process is stopped before, or another node gets the lease, the receiver gets the delivery again, too.
+ *   the process is stopped before, or another node gets the lease, the receiver gets the delivery again, too. Just after the
+ *   database was away no node takes over leases of others ({@link QueueOptions.mayTakeOver}).
  * - The end of a delivery and what follows from it (storing it, bouncing it) are one transaction, by
  *   {@link WorkOptions.onOutcome}: it is done once, or the delivery has not ended.
  *
@@ -226,6 +227,7 @@ export class Queue {
       clock: this.#clock,
       random: this.#options.random ?? Math.random,
       owner: this.#owner,
+      mayTakeOver: this.#options.mayTakeOver ?? (() => true),
       log: this.#options.log,
       onAttempt: this.#options.onAttempt ?? (() => {}),
       slots: this.#options.slots,

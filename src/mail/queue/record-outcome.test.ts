@@ -14,6 +14,7 @@ import {
 } from '../../../test/support/queue/open-queue.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Job, Settled, WorkOptions } from './queue.ts';
+import type { InLine } from './work-options.ts';
 
 const SECOND = 1_000;
 
@@ -200,6 +201,28 @@ onEachEngine('outcomes', (engine) => {
     assert.equal(bench.logged.length, 1);
     const toA = receiver.attempts.filter(({ job }) => job.destination === 'a');
     assert.equal(toA.length, 1);
+  });
+
+  test('an outcome that others keep from being written for a minute is written then: nobody gets the mail again', async () => {
+    const bench = await openQueueBench(engine);
+    let attempts = 0;
+    let tries = 0;
+    const inLine: InLine = (write) => {
+      if (tries++ < 60) throw new Refusal('unavailable', 'too many writes are under way');
+      return write();
+    };
+    const { queue } = bench.start({
+      async attempt() {
+        attempts++;
+        return { ...delivered, inLine };
+      },
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    await until(() => tries > 0);
+    for (let step = 0; tries <= 60 && step < 100; step++) await bench.clock.advance(SECOND);
+    await rowWhen(bench, ({ status }) => status === 'delivered');
+    await queue.idle();
+    assert.equal(attempts, 1);
   });
 
   test('after an outcome that cannot be stored, the next attempt comes much later', async () => {

@@ -1,5 +1,5 @@
 /** Records the outcome of an attempt, together with its consequences. */
-import { type Queries, refusalOfFailure } from '../../platform/database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import { type NewEvent, writeEvents } from '../../tenants/events/events.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import {
@@ -12,6 +12,7 @@ import {
 import { releaseLeases } from './lease-rows.ts';
 import {
   type InLine,
+  maySucceedLater,
   nextDelayMs,
   type SharedAttempt,
   tellFailure,
@@ -24,7 +25,7 @@ import { type RowOutcome, writeOutcome } from './worker-rows.ts';
 /** Milliseconds between tries to write an outcome. A lost outcome means a second attempt. */
 const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];
 /**
- * Between those while the database is away or its disk is full, however long that is: whoever got the mail would get it again, and
+ * Between those while the database is away or full, or too many others write, however long that is: whoever got the mail would get it again, and
  * again for as long as leases can be written and outcomes cannot. As soon as other nodes look for leases that ended meanwhile.
  */
 const OUTAGE_RETRY_MS = 1_000;
@@ -92,7 +93,7 @@ export class OutcomeRecorder {
           about,
           'could not write the outcome of a delivery attempt: retry in some seconds',
         );
-        if (refusalOfFailure(error)) {
+        if (maySucceedLater(error)) {
           pause = OUTAGE_RETRY_MS;
           alone = outage.isOn ? 0 : alone + 1;
           if (alone === ALONE) log.error({ err: error, ...about }, NOT_WRITTEN_ALONE);

@@ -1,5 +1,6 @@
 /** The options of a worker, and what it reports; its clock and its schedule. */
 import { type Database, type Queries, refusalOfFailure } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { SharedSlots } from '../../platform/net/net.ts';
 import { Outage } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
@@ -124,6 +125,11 @@ export interface QueueOptions {
   readonly log: QueueLog;
   /** In whose name deliveries are leased: the id of this node, new at each start; an id of its own where left out. */
   readonly owner?: string;
+  /**
+   * Whether leases of other nodes that have ended may be taken over; always where left out. Not just after the database was
+   * away: they ended meanwhile, and their nodes have yet to renew them, or to write that the mail went out.
+   */
+  readonly mayTakeOver?: () => boolean;
   /** Called for every attempt whose outcome is written. */
   readonly onAttempt?: (report: AttemptReport) => void;
   readonly clock?: Clock;
@@ -156,6 +162,12 @@ export function writeOutage(log: QueueLog): Outage {
   );
 }
 
+/** Whether a write may succeed later: the database is away or full, or too many others write to an account. */
+export function maySucceedLater(error: unknown): boolean {
+  if (error instanceof Refusal) return error.code === 'unavailable';
+  return refusalOfFailure(error) !== undefined;
+}
+
 /** Tells a failed write: as part of an outage, or by itself. */
 export function tellFailure(
   { log, outage }: Pick<WorkerSurroundings, 'log' | 'outage'>,
@@ -163,7 +175,7 @@ export function tellFailure(
   fields: object,
   line: string,
 ): void {
-  if (refusalOfFailure(error)) outage.failed(error);
+  if (maySucceedLater(error)) outage.failed(error);
   else log.error({ err: error, ...fields }, line);
 }
 

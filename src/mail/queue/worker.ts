@@ -202,7 +202,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   }
 
   async #lease(batch: Batch): Promise<void> {
-    const { database, clock, owner, outage, trace } = this.#around;
+    const { database, clock, owner, outage, trace, mayTakeOver } = this.#around;
     const { kind } = this.#options;
     const { sender, destination } = batch;
     let limit = 0;
@@ -222,6 +222,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
         now,
         until: now + LEASE_MS,
         limit,
+        endedBy: mayTakeOver() ? now : 0,
         trace,
         recipientsOf: this.#options.recipientsOf,
       };

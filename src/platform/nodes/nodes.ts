@@ -29,6 +29,7 @@ import { DatabaseClock, databaseTime } from './clock.ts';
 import { GONE_MS, judge, type NodeFacts } from './judge.ts';
 import { noteLack } from './lacks.ts';
 import { doAlone, lead } from './lead.ts';
+import { SteadyBeats } from './steady.ts';
 
 export type { NodeFacts } from './judge.ts';
 export { LeaseTaken } from './lead.ts';
@@ -76,6 +77,8 @@ export interface Nodes {
   list(): Promise<NodeView[]>;
   /** Whether no other node ran when this one joined. */
   readonly isAlone: boolean;
+  /** Whether leases of other nodes that ended are those of dead nodes; see {@link SteadyBeats}. */
+  readonly isSteady: boolean;
   /** Notes for some seconds that this node lacks something. @returns whether another node runs that does not lack it */
   othersHave(thing: string): Promise<boolean>;
   /** The same on all nodes. */
@@ -111,6 +114,7 @@ export async function joinNodes(options: NodesOptions): Promise<Nodes> {
 class OnlyNode implements Nodes {
   readonly id = randomUUID();
   readonly isAlone = true;
+  readonly isSteady = true;
   readonly now = Date.now;
   readonly #stopping = new AbortController();
   readonly #work: Promise<void>[] = [];
@@ -158,6 +162,7 @@ class Node implements Nodes {
   readonly #leases: Outage;
   /** By the monotonic clock. */
   #lastBeat = 0;
+  readonly #steady = new SteadyBeats();
 
   constructor(options: NodesOptions) {
     this.#options = options;
@@ -175,6 +180,10 @@ class Node implements Nodes {
 
   get isAlone(): boolean {
     return this.#others === 0;
+  }
+
+  get isSteady(): boolean {
+    return this.#steady.isSteady;
   }
 
   async list(): Promise<NodeView[]> {
@@ -265,6 +274,7 @@ class Node implements Nodes {
       return others.length;
     });
     this.#lastBeat = at;
+    this.#steady.note(this.now());
   }
 
   async #beat(): Promise<void> {
@@ -275,6 +285,7 @@ class Node implements Nodes {
       if (wasGone || !(await this.#write())) await this.#enter();
       this.#lastBeat = at;
       await this.#clock.measure(database.read);
+      this.#steady.note(this.now());
       const line = this.#clock.report();
       if (line) log.warn(line);
     } catch (error) {

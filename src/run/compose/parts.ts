@@ -186,6 +186,7 @@ function buildQueue(given: Given, trace: Trace): Queue {
     trace,
     log,
     owner: nodes.id,
+    mayTakeOver: () => nodes.isSteady,
     clock: { ...systemClock, now },
     onAttempt: (report) => metrics.countAttempt(report),
     slots: shared?.slots,

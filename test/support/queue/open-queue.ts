@@ -101,7 +101,7 @@ export class QueueBench {
     this.bodyId = bodyId;
   }
 
-  queue(life = { over: false }, database = this.database): Queue {
+  queue(life = { over: false }, database = this.database, mayTakeOver = () => true): Queue {
     const note = (fields: object, message: string) => {
       if (!life.over) this.logged.push({ fields: { ...fields }, message });
     };
@@ -110,15 +110,20 @@ export class QueueBench {
       clock: this.clock,
       slots: this.slots,
       trace: this.trace,
+      mayTakeOver,
       random: () => 0,
       log: { warn: note, error: note },
     });
   }
 
   /** A process with a queue that works on {@link KIND}, and a receiver. */
-  start(options: Partial<WorkOptions<string>> = {}, database = this.database): QueueProcess {
+  start(
+    options: Partial<WorkOptions<string>> = {},
+    database = this.database,
+    mayTakeOver?: () => boolean,
+  ): QueueProcess {
     const life = { over: false };
-    const queue = this.queue(life, database);
+    const queue = this.queue(life, database, mayTakeOver);
     const receiver = new Receiver();
     queue.work({ kind: KIND, payloads, delays: DELAYS, attempt: receiver.attempt, ...options });
     return {
