@@ -17,36 +17,11 @@ export type NewDeliveryRow = Required<
   Omit<NewRow<'deliveries'>, 'id' | 'replays' | 'lease_owner' | 'stored' | 'held_by'>
 >;
 
-/** The columns of a new row. */
-export function deliveryColumns(row: NewDeliveryRow) {
-  return {
-    kind: row.kind,
-    domain_id: row.domain_id,
-    destination: row.destination,
-    sender: row.sender,
-    body_id: row.body_id,
-    public_id: row.public_id,
-    status: row.status,
-    next_attempt_at: row.next_attempt_at,
-    attempts: row.attempts,
-    attempted_at: row.attempted_at,
-    last_error: row.last_error,
-    reason: row.reason,
-    late_at: row.late_at,
-    message_id: row.message_id,
-    subject: row.subject,
-    mail_id: row.mail_id,
-    recipient: row.recipient,
-    mail_from: row.mail_from,
-    url: row.url,
-    created_at: row.created_at,
-    updated_at: row.updated_at,
-    finished_at: row.finished_at,
-  };
-}
-
 const deliveryRow = new PreparedQuery((row: NewDeliveryRow, queries) =>
-  queries.insertInto('deliveries').values(deliveryColumns(row)).returning('id'),
+  queries
+    .insertInto('deliveries')
+    .values({ ...row })
+    .returning('id'),
 );
 
 const payloadRow = new PreparedQuery((row: { id: number; payload: string }, queries) =>

@@ -79,7 +79,7 @@ export {
   type Settled,
   type StoredLocation,
 } from './delivery.ts';
-export { deliveryColumns, type NewDeliveryRow, newDelivery } from './enqueue.ts';
+export { type NewDeliveryRow, newDelivery } from './enqueue.ts';
 export {
   type GroupKey,
   listGroups,

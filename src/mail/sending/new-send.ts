@@ -49,28 +49,11 @@ export interface WrittenMessage {
 /** The row of a message that is accepted now. */
 export type NewSendRow = Omit<SendRow, 'id' | 'cancelled_at'>;
 
-/** The columns of a new row. */
-export function sendColumns(row: NewSendRow) {
-  return {
-    public_id: row.public_id,
-    account_id: row.account_id,
-    domain_id: row.domain_id,
-    message_id: row.message_id,
-    body_id: row.body_id,
-    mailbox: row.mailbox,
-    uid: row.uid,
-    uidvalidity: row.uidvalidity,
-    recipients: row.recipients,
-    idempotency_key: row.idempotency_key,
-    request_hash: row.request_hash,
-    draft: row.draft,
-    send_at: row.send_at,
-    created_at: row.created_at,
-  };
-}
-
 const sendRow = new PreparedQuery((row: NewSendRow, queries) =>
-  queries.insertInto('sends').values(sendColumns(row)).returningAll(),
+  queries
+    .insertInto('sends')
+    .values({ ...row })
+    .returningAll(),
 );
 
 /**
@@ -82,7 +65,7 @@ export function newSendRow(
   { user, account, messageId, recipients, key, sendAt, draft }: WrittenMessage,
   id: string,
   bodyId: number,
-  location: PinnedLocation,
+  { mailbox, uid, uidvalidity }: PinnedLocation,
   now: EpochMs,
 ): NewSendRow {
   return {
@@ -91,7 +74,9 @@ export function newSendRow(
     domain_id: account.domainId,
     message_id: messageId,
     body_id: bodyId,
-    ...location,
+    mailbox,
+    uid,
+    uidvalidity,
     recipients: recipients.length,
     idempotency_key: key?.key ?? null,
     request_hash: key?.hash ?? null,
@@ -237,13 +222,7 @@ export async function refuseOverLimit(
 }
 
 const recipientRow = new PreparedQuery((row: Omit<NewRow<'send_recipients'>, 'id'>, queries) =>
-  queries.insertInto('send_recipients').values({
-    send_id: row.send_id,
-    delivery_id: row.delivery_id,
-    status: row.status,
-    detail: row.detail,
-    address: row.address,
-  }),
+  queries.insertInto('send_recipients').values({ ...row }),
 );
 
 /** @param recipients of one delivery */

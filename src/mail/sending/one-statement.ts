@@ -42,15 +42,10 @@ import {
   countAccountHour,
 } from '../../tenants/usage/usage.ts';
 import type { PlainLocal } from '../outbound/outbound.ts';
-import {
-  deliveryColumns,
-  type NewDelivery,
-  type NewDeliveryRow,
-  newDelivery,
-} from '../queue/queue.ts';
+import { type NewDelivery, type NewDeliveryRow, newDelivery } from '../queue/queue.ts';
 import { type Trace, type TraceEvent, traceColumns } from '../trace/trace.ts';
 import type { PlainCopy } from './copies.ts';
-import { type NewSendRow, sendColumns } from './new-send.ts';
+import type { NewSendRow } from './new-send.ts';
 import type { SendRecipient, SendRow } from './send-rows.ts';
 
 /** Recipients that other statements of the account may write to meanwhile. */
@@ -144,9 +139,12 @@ function prefixed(prefix: string, values: object): Values {
   );
 }
 
-/** The values with a prefix, as placeholders: they have no members of their own. */
+/** The values with a prefix, as placeholders. */
 function part<Part extends object>(values: Values, prefix: string): Part {
-  return new Proxy({} as Part, { get: (_, name) => values[`${prefix}.${String(name)}`] });
+  const own = Object.entries(values).filter(([name]) => name.startsWith(`${prefix}.`));
+  const names = own.map(([name, value]) => [name.slice(prefix.length + 1), value]);
+  const get = (_: object, name: string | symbol) => values[`${prefix}.${String(name)}`];
+  return new Proxy(Object.fromEntries(names), { get }) as Part;
 }
 
 type MessagePart = PlainMessage & NewRow<'bodies'>;
@@ -162,14 +160,14 @@ function statement(
   const one = part<Addition>(value, 'one');
   const other = part<Addition>(value, 'other');
   const send = {
-    ...sendColumns(part<NewSendRow>(value, 'send')),
+    ...part<NewSendRow>(value, 'send'),
     body_id: sql`copied.id`,
     mailbox: sql`kept.name`,
     uid: sql`kept.uidnext - 1`,
     uidvalidity: sql`cast(kept.uidvalidity as text)`,
   };
   const delivery = {
-    ...deliveryColumns(part<NewDeliveryRow>(value, 'delivery')),
+    ...part<NewDeliveryRow>(value, 'delivery'),
     body_id: sql`copied.id`,
   };
   const recipient = part<NewRow<'send_recipients'>>(value, 'recipient');

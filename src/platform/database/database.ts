@@ -88,7 +88,7 @@ export class PreparedQuery<Values extends object, Row> {
   /**
    * @param build makes the query from placeholders for its values, which it names in its type:
    *   `(value: { id: number }, queries) => queries.selectFrom('accounts').where('id', '=', value.id)...`. It is called
-   *   when the query first runs
+   *   when the query first runs; all of the names are those of the values that it runs with then
    */
   constructor(build: (value: Values, queries: Queries) => Buildable<Row>) {
     this.#build = build;
@@ -107,7 +107,7 @@ export class PreparedQuery<Values extends object, Row> {
 
   #run(queries: Queries, values: Values): Row[] | Promise<Row[]> {
     const { adapter } = queries.getExecutor();
-    const { query, names } = this.#compiled.get(adapter) ?? this.#compile(queries, adapter);
+    const { query, names } = this.#compiled.get(adapter) ?? this.#compile(queries, adapter, values);
     const parameters = query.parameters.slice();
     for (let at = 0; at < parameters.length; at++) {
       const name = names[at];
@@ -120,10 +120,10 @@ export class PreparedQuery<Values extends object, Row> {
     return queries.executeQuery<Row>({ ...query, parameters }).then(({ rows }) => rows);
   }
 
-  #compile(queries: Queries, adapter: object): PreparedSql<Values, Row> {
-    const placeholders = new Proxy({}, { get: (_, name) => new Placeholder(String(name)) });
+  #compile(queries: Queries, adapter: object, values: Values): PreparedSql<Values, Row> {
+    const placeholders = new Proxy(values, { get: (_, name) => new Placeholder(String(name)) });
     // The values are only passed on to Kysely, which keeps them as they are.
-    const compiled = this.#build(placeholders as Values, queries).compile(queries);
+    const compiled = this.#build(placeholders, queries).compile(queries);
     const name = createHash('sha256').update(compiled.sql).digest('base64url');
     const names = compiled.parameters.map((parameter) =>
       parameter instanceof Placeholder ? (parameter.name as keyof Values) : undefined,
