@@ -198,16 +198,12 @@ async function* listMailboxes(session: Session, asked: Listing): Answer {
     names,
     (entry, name) => isRecursive && isSelected(entry) && !matched.has(name),
   );
-  const [parents, withMailboxes] = [
-    above(names, () => true),
-    above(names, (entry) => entry.mailbox !== undefined),
-  ];
+  const withMailboxes = above(names, (entry) => entry.mailbox !== undefined);
   for (const [name, entry] of names) {
     if (!matched.has(name)) continue;
     const { mailbox, isSubscribed } = entry;
     const hasInfo = withInfo.has(name);
-    const isListed = isSelected(entry) && (mailbox || isSubscribed || parents.has(name));
-    if (!isListed && !hasInfo) continue;
+    if (!isSelected(entry) && !hasInfo) continue;
     // Without a selection, a name without a mailbox is listed for those below it.
     const hasMailboxBelow = withMailboxes.has(name);
     if (!mailbox && !selects.has('SUBSCRIBED') && !hasMailboxBelow) continue;

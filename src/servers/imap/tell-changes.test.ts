@@ -13,15 +13,11 @@ import type { Part } from './write.ts';
 
 test('a command that was carried out is OK where news cannot be read, and the next one tells them', async (t) => {
   const away = new Refusal('unavailable', 'the database does not answer');
-  const page = (uid: number, hasMore?: true): SyncResult => ({
-    mailbox: 'INBOX',
-    uidvalidity: '1',
-    token: String(uid),
-    changes: { added: [{ uid, modseq: String(uid), flags: [] }], updated: [], removed: [] },
-    ...(hasMore && { hasMore }),
-  });
-  // The second page cannot be read at first.
-  const answers = [away, page(2, true), away, page(2, true), page(3)];
+  const news: SyncResult = {
+    ...{ mailbox: 'INBOX', uidvalidity: '1', token: '2' },
+    changes: { added: [{ uid: 2, modseq: '2', flags: [] }], updated: [], removed: [] },
+  };
+  const answers = [away, away, news];
   const mailbox = { id: 1, name: 'INBOX', uidvalidity: 1, uidnext: 2, highestmodseq: 1, unseen: 0 };
   const listener = await startImapWith({
     mailstore: {
@@ -49,7 +45,7 @@ test('a command that was carried out is OK where news cannot be read, and the ne
   await client.ok('SELECT INBOX');
   assert.deepEqual(await client.ok('SUBSCRIBE INBOX'), []);
   assert.deepEqual(await client.ok('SUBSCRIBE INBOX'), []);
-  assert.equal((await client.ok('SUBSCRIBE INBOX'))[0], '* 3 EXISTS');
+  assert.equal((await client.ok('SUBSCRIBE INBOX'))[0], '* 2 EXISTS');
   client.close();
 });
 

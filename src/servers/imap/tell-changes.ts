@@ -1,4 +1,5 @@
 /** Tells a session what changed in its mailbox, by itself and by others, and when: only this file moves a view on. */
+import type { UpdatedMessage } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { fetchAll, fetchFlags } from './fetch.ts';
 import type { FetchRequest } from './parse-fetch.ts';
@@ -60,31 +61,23 @@ async function readNews(session: Session, tellsFlags: boolean): Promise<News> {
   const { services, user, told, selected: view } = session;
   const { name: mailbox, uidvalidity } = view.mailbox;
   // Without fields, which changes have in any case, it is one page: each of many would read all changes again.
-  const of = { mailbox, uidvalidity: String(uidvalidity) };
+  const asked = { mailbox, uidvalidity: String(uidvalidity), token: view.token };
+  const { changes, token, reset } = await services.mailstore.sync(user, asked).catch(refuseRenamed);
+  if (reset) throw new Bye(RENAMED);
   const added: number[] = [];
-  const removed: number[] = [];
-  const changed: Flagged[] = [];
   /** Messages that were told before their flags. */
   const again: number[] = [];
-  for (let { token } = view; ; ) {
-    const page = await services.mailstore.sync(user, { ...of, token }).catch(refuseRenamed);
-    if (page.reset) throw new Bye(RENAMED);
-    const { changes } = page;
-    for (const { uid } of changes.added) {
-      if (uid > (added.at(-1) ?? view.lastUid)) added.push(uid);
-      else if (tellsFlags) again.push(uid);
-    }
-    for (const one of changes.updated) changed.push(one);
-    for (const { uid } of changes.removed) removed.push(uid);
-    ({ token } = page);
-    if (page.hasMore) continue;
-    const news = tellsFlags ? changed.filter(({ uid, modseq }) => told.get(uid) !== modseq) : [];
-    const isHeld = again.length === 0 && news.length <= HELD_MAX;
-    const flags = isHeld ? news.map((one) => writeFlags(session, one)).join('') : '';
-    const all = isHeld ? [] : [...again, ...news.map(({ uid }) => uid)];
-    const many = all.sort((a, b) => a - b);
-    return { added, removed, token, flags, many };
+  for (const { uid } of changes.added) {
+    if (uid > (added.at(-1) ?? view.lastUid)) added.push(uid);
+    else if (tellsFlags) again.push(uid);
   }
+  const isNews = ({ uid, modseq }: UpdatedMessage) => tellsFlags && told.get(uid) !== modseq;
+  const news = changes.updated.filter(isNews);
+  const isHeld = again.length === 0 && news.length <= HELD_MAX;
+  const flags = isHeld ? news.map((one) => writeFlags(session, one)).join('') : '';
+  const all = isHeld ? [] : [...again, ...news.map(({ uid }) => uid)];
+  const many = all.sort((a, b) => a - b);
+  return { added, removed: changes.removed.map(({ uid }) => uid), token, flags, many };
 }
 
 /** What the client wants to know of each new message (RFC 5465 section 5.2). */
@@ -127,19 +120,13 @@ function* tellRemovals(session: Session, view: View): Generator<Output> {
   }
 }
 
-interface Flagged {
-  readonly uid: number;
-  readonly modseq?: string | undefined;
-  readonly flags: readonly string[];
-}
-
 /** Flags of one message, as they are told unasked; `''` where the session does not see it. */
-function writeFlags(session: Session, { uid, modseq, flags }: Flagged): string {
+function writeFlags(session: Session, { uid, modseq, flags }: UpdatedMessage): string {
   const view = session.selected;
   const number = view.numberOf(uid);
   if (number === 0) return '';
   const text = flags.join(' ');
-  const more = session.condstore && modseq !== undefined ? ` MODSEQ (${modseq})` : '';
+  const more = session.condstore ? ` MODSEQ (${modseq})` : '';
   const told = view.flagsOf(uid, text);
   return `${view.announce(text)}* ${number} FETCH (UID ${uid} FLAGS (${told})${more})\r\n`;
 }
