@@ -42,18 +42,12 @@ export interface SendTimes {
   readonly delaySeconds?: number;
 }
 
+type GivenFields = Pick<Composition, 'from' | 'to' | 'cc' | 'bcc' | 'replyTo' | 'subject'> &
+  Pick<Composition, 'text' | 'html' | 'headers'>;
+
 /** An app's message; addresses and texts are not checked yet. */
-export interface ComposeRequest extends SendTimes {
-  readonly from?: Correspondent;
-  readonly to?: readonly Correspondent[];
-  readonly cc?: readonly Correspondent[];
-  readonly bcc?: readonly Correspondent[];
-  readonly replyTo?: readonly Correspondent[];
-  readonly subject?: string;
-  readonly text?: string;
-  readonly html?: string;
+export interface ComposeRequest extends SendTimes, Partial<GivenFields> {
   readonly attachments?: readonly GivenAttachment[];
-  readonly headers?: Readonly<Record<string, string>>;
   readonly inReplyTo?: MessageLocation;
   /** The draft that it was written in, removed when the mail is sent. */
   readonly draft?: MessageLocation;

@@ -1,6 +1,6 @@
 /** Lists what was counted, by day and by domain, account or user. */
 import { type RawBuilder, sql } from 'kysely';
-import type { Database, Queries } from '../../platform/database/database.ts';
+import type { Database, Queries, Row } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
 import { DAY_MS } from '../../platform/time/time.ts';
 
@@ -30,20 +30,9 @@ export interface UsageRequest {
   readonly after?: UsageKey | undefined;
 }
 
-export interface UsageItem {
-  readonly day: number;
-  readonly user_id: string;
-  /** Where items stand for domains or accounts. */
-  readonly domain?: string;
-  /** Where items stand for accounts. */
-  readonly account_id?: number;
-  readonly email?: string;
-  readonly messages_in: number;
-  readonly bytes_in: number;
-  readonly messages_out: number;
-  readonly bytes_out: number;
-  readonly stored_bytes: number;
-}
+/** Names are there where items stand for what has them. */
+export type UsageItem = Omit<Row<'usage_days'>, 'domain' | 'account_id' | 'email'> &
+  Partial<Pick<Row<'usage_days'>, 'domain' | 'account_id' | 'email'>>;
 
 /** The most days in one list. */
 const DAYS_MAX = 400;
