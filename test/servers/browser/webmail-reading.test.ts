@@ -62,12 +62,12 @@ function hostile(mail: string): string {
 async function pressEverything(page: Page, links: string): Promise<void> {
   for (const frame of mailFrames(page)) {
     await frame.evaluate(
-      `for (const one of document.querySelectorAll('${links}, area:not([href^=http]), button, input, summary, select, [tabindex]')) { one.focus?.(); one.click?.(); }`,
+      `for (const one of Document.prototype.querySelectorAll.call(document, '${links}, area:not([href^=http]), button, input, summary, select, [tabindex]')) { one.focus?.(); one.click?.(); }`,
     );
   }
 }
 
-test('of 68 hostile mails no script runs and nothing is asked for, also where the cleaner is not there', async () => {
+test('of 70 hostile mails no script runs and nothing is asked for, also where the cleaner is not there', async () => {
   assert.ok(HOSTILE_MAILS.length >= 60);
   const { page, context, complaints, requests } = await parts.open();
   page.on('dialog', (dialog) => assert.fail(dialog.message()));

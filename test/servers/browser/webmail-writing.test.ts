@@ -190,7 +190,7 @@ test('with formatting, nothing that is pasted or quoted runs or loads in the pag
   await form.getByRole('button', { name: 'Bold' }).click();
   await page.keyboard.type('Bold');
   const hostile = `<p>Pasted<img src=x onerror="pwned.push(4)"><img src="https://evil.test/p.png"><a href="javascript:pwned.push(5)">link</a>
-    <svg><script>pwned.push(6)</script></svg><span style="background: url(https://evil.test/css); position: fixed">x</span><style>@import "https://evil.test/i.css"</style></p>`;
+    <svg><script>pwned.push(6)</script></svg><span style="background: url(https://evil.test/css); position: fixed">x</span><form><input name=childNodes></form><style>@import "https://evil.test/i.css"</style></p>`;
   await paste(page, '.rich .text', 'text/html', hostile);
   await text.getByText('Pasted').waitFor();
   assert.equal(
