@@ -30,10 +30,13 @@ export const Thread = defineComponent(() => {
     const unread = now.filter(isUnread);
     for (const message of unread) unfolded.set(keyOf(message), true);
     void markRead({ messages: unread }, true, true);
-    // On a phone the list is gone: the focus goes along.
-    if (now.length > 0 && before.length === 0 && isNarrow.matches) {
-      void nextTick(() => heading.value?.focus({ preventScroll: true }));
-    }
+    if (now.length === 0 || before.length > 0) return;
+    void nextTick(() => {
+      const first = heading.value?.parentElement?.querySelector('.who[aria-expanded="true"]');
+      if (first) keepInView(first);
+      // On a phone the list is gone: the focus goes along.
+      if (isNarrow.matches) heading.value?.focus({ preventScroll: true });
+    });
   });
   const toggle = (message: MailMessage) => unfolded.set(keyOf(message), !isUnfolded(message));
   return () => {
@@ -65,6 +68,33 @@ export const Thread = defineComponent(() => {
     );
   };
 });
+
+/**
+ * Scrolls to what is read first: of a long conversation the end. While the messages below it load, the pane is too short
+ * for that; so it is done again until it has its place, or the reader does something.
+ */
+function keepInView(element: Element): void {
+  const card = element.closest('li');
+  const pane = element.closest('.reading-pane');
+  const list = card?.parentElement;
+  if (!card || !pane || !list) return;
+  const over = new AbortController();
+  const sizes = new ResizeObserver(() => {
+    // The first one stands below the subject.
+    if (card.previousElementSibling) card.scrollIntoView();
+    else if (card.isConnected) pane.scrollTop = 0;
+    const isAtEnd = pane.scrollTop + pane.clientHeight >= pane.scrollHeight - 1;
+    if (!isAtEnd || !card.isConnected) end();
+  });
+  const end = () => {
+    sizes.disconnect();
+    over.abort();
+  };
+  sizes.observe(list);
+  for (const type of ['wheel', 'touchstart', 'pointerdown', 'keydown']) {
+    addEventListener(type, end, { signal: over.signal, passive: true });
+  }
+}
 
 const NothingOpen = () => (
   <div class="nothing-open soft">
