@@ -130,7 +130,11 @@ const together = {
     'console-sessions',
     'console-tasks',
   ]),
-  'the webmail with its service': browserSuites(['webmail', 'webmail-interrupted']),
+  'the webmail with its service': browserSuites([
+    'webmail',
+    'webmail-interrupted',
+    'webmail-conversation',
+  ]),
   'parts of the webmail': browserSuites(['webmail-reading', 'webmail-writing']),
   'the documentation': browserSuites(['site', 'site-reference']),
   'mail programs': suitesOf(['imap-other-programs', 'imap-programs', 'submission-programs']),
