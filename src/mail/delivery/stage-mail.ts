@@ -60,7 +60,7 @@ export async function stageMail(
     return { message: await stageMessage(bodies, source, Buffer.concat([path, head])) };
   }
   const { heloName, remoteAddress } = envelope.arrival;
-  const client = { from: envelope.from, heloName, remoteAddress };
+  const client = { from: envelope.from, heloName, remoteAddress, at: receivedAt };
   const { message, judgement } = await (isAlone
     ? checkHere(options, { client, head }, source)
     : checkBeside(options, { client, head }, source));

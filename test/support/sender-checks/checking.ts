@@ -44,11 +44,13 @@ export const insider: SendingClient = {
   from: 'ann@bank.test',
   heloName: 'out.bank.test',
   remoteAddress: '192.0.2.1',
+  at: Date.now(),
 };
 export const stranger: SendingClient = {
   from: 'eve@evil.test',
   heloName: 'evil.test',
   remoteAddress: '203.0.113.9',
+  at: Date.now(),
 };
 
 export function mail(from: string, body = 'Hello.\r\n'): string {

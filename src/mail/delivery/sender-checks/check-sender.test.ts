@@ -9,6 +9,7 @@ import {
   stranger,
 } from '../../../../test/support/sender-checks/checking.ts';
 import { ed25519Key, sign } from '../../../../test/support/sender-checks/signed-mail.ts';
+import { HOUR_MS } from '../../../platform/time/time.ts';
 import type { SendingClient } from './check-sender.ts';
 
 /** What is sent by whom, and the result; `*` marks aligned signatures. */
@@ -136,6 +137,12 @@ const table: [what: string, message: string, client: SendingClient, short: strin
     'a signature that has expired',
     await signed('ann@bank.test', { domain: 'bank.test', expires: new Date(Date.now() - 60_000) }),
     stranger,
+    'pass | neutral* | fail reject bank.test | reject',
+  ],
+  [
+    'a signature that had expired when the message came, whatever the clock of this machine says',
+    await signed('ann@bank.test', { domain: 'bank.test', expires: new Date(Date.now() + HOUR_MS) }),
+    { ...stranger, at: Date.now() + 2 * HOUR_MS },
     'pass | neutral* | fail reject bank.test | reject',
   ],
   [

@@ -105,7 +105,7 @@ function startChecks(shared: Shared, client: SendingClient, header: Header): Pen
     authors: authors.domains,
     lookups,
     dnsIsDown,
-    now: Date.now(),
+    now: client.at,
   });
   const domain = spfDomain(client);
   const isDeciding = authors.domains.some((author) => isAligned(domain, author, false));

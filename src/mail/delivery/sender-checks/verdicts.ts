@@ -1,4 +1,5 @@
 /** What the checks found out about the sender of a message. */
+import type { EpochMs } from '../../../platform/time/time.ts';
 
 /** The parts of the SMTP dialogue that the checks look at. */
 export interface SendingClient {
@@ -6,6 +7,8 @@ export interface SendingClient {
   readonly from: string;
   readonly heloName: string;
   readonly remoteAddress: string;
+  /** When the message began to come: whether a signature has expired by then. All nodes agree on that, whatever their clocks say. */
+  readonly at: EpochMs;
 }
 
 /** RFC 8601 section 2.7.2. */
