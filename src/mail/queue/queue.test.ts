@@ -293,6 +293,22 @@ onEachEngine('queue', (engine) => {
       assert.equal((await receiver.nth(1)).job.publicId, first.receiver.attempts[0]?.job.publicId);
     });
 
+    test('a lease that ended while the disk of the server was full is left to its holder', async () => {
+      const bench = await openQueueBench(engine);
+      const first = bench.start();
+      await bench.enqueue(first.queue, bench.delivery('a'));
+      await first.receiver.nth(0);
+      first.kill();
+      const full = bench.start({}, { ...bench.database, isDiskFull: true });
+      for (let look = 0; look < 6; look++) {
+        await bench.clock.advance(6 * SECOND);
+        await full.queue.idle();
+      }
+      assert.equal(full.receiver.attempts.length, 0);
+      const { receiver } = bench.start();
+      await receiver.nth(0);
+    });
+
     test('a row whose outcome is being written does not keep the other leases from being renewed', async (t) => {
       const bench = await openQueueBench(engine);
       const locked = Promise.withResolvers<void>();

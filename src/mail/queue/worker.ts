@@ -222,7 +222,8 @@ export class Worker<Payload = unknown, Prepared = unknown> {
         now,
         until: now + LEASE_MS,
         limit,
-        endedBy: mayTakeOver() ? now : 0,
+        // On a full disk some leases cannot be renewed, while others can be written.
+        endedBy: mayTakeOver() && !database.isDiskFull ? now : 0,
         trace,
         recipientsOf: this.#options.recipientsOf,
       };
