@@ -303,6 +303,27 @@ onEachEngine('outcomes', (engine) => {
     await queue.idle();
   });
 
+  test('an attempt that cannot read the database does not count, and comes again at once', async () => {
+    const bench = await openQueueBench(engine);
+    let attempts = 0;
+    const { queue } = bench.start({
+      async attempt() {
+        if (attempts++ < 3) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' });
+        return delivered;
+      },
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    await until(() => attempts > 0);
+    await queue.idle();
+    for (let step = 0; step < 3; step++) {
+      await bench.clock.advance(5 * SECOND);
+      await queue.idle();
+    }
+    const row = await rowWhen(bench, ({ status }) => status === 'delivered');
+    assert.equal(row.attempts, 1);
+    assert.deepEqual(bench.logged, []);
+  });
+
   test('a last attempt that throws does not end the delivery, and is repeated', async () => {
     const bench = await openQueueBench(engine);
     let isBroken = true;

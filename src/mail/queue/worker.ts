@@ -1,5 +1,6 @@
 /** A worker of one kind of delivery: leases due rows, runs the attempts, and records their outcomes. */
 
+import { refusalOfFailure } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Repeat } from '../../platform/time/time.ts';
 import { type JobFacts, UnreadablePayload } from './delivery.ts';
@@ -312,7 +313,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   }
 
   async #attempt(facts: JobFacts, json: string, slot: Slot): Promise<Omit<Ended, 'attemptMs'>> {
-    const { log } = this.#around;
+    const { log, outage } = this.#around;
     const { kind, payloads, onOutcome } = this.#options;
     try {
       const job = { ...facts, payload: payloads.read(json) };
@@ -325,6 +326,11 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       if (error instanceof Postponed) return { outcome: PUT_BACK };
       if (error instanceof UnreadablePayload) {
         return { outcome: { result: 'held', error: { text: error.message } } };
+      }
+      // It says nothing about the receiver, and would cost an attempt, and after the second one five minutes.
+      if (refusalOfFailure(error)) {
+        outage.failed(error);
+        return { outcome: PUT_BACK };
       }
       log.error(
         { err: error, kind, id: facts.id, mailId: facts.mailId },
