@@ -69,16 +69,31 @@ export class MessageEditor {
     this.#advance = new MailboxAdvance(database);
   }
 
-  async setFlags(user: MailUser, set: MessageSet, change: FlagStore): Promise<Flagged> {
+  async setFlags(
+    user: MailUser,
+    set: MessageSet,
+    change: FlagStore,
+    within?: InTransaction<Flagged>,
+  ): Promise<Flagged> {
     normalizeFlags(change.add ?? [], 'add');
     normalizeFlags(change.remove ?? [], 'remove');
     normalizeFlags(change.replace ?? []);
     await this.#mailboxes.find(user, set.mailbox);
-    return this.#write(user, (tx) => this.setFlagsIn(tx, user, set, change));
+    return this.#write(user, (tx) => this.setFlagsIn(tx, user, set, change), within);
   }
 
-  #write<T>({ accountId }: MailUser, work: (tx: Queries) => Promise<T>): Promise<T> {
-    return this.#line.run([accountId], () => this.#database.write(work));
+  #write<T>(
+    { accountId }: MailUser,
+    work: (tx: Queries) => Promise<T>,
+    within: InTransaction<T> | undefined,
+  ): Promise<T> {
+    return this.#line.run([accountId], () =>
+      this.#database.write(async (tx) => {
+        const made = await work(tx);
+        await within?.(tx, made);
+        return made;
+      }),
+    );
   }
 
   /** The same within the caller's transaction. */
@@ -144,11 +159,8 @@ export class MessageEditor {
   ): Promise<Relocated> {
     await this.#mailboxes.find(user, set.mailbox);
     await this.#mailboxes.find(user, to);
-    return this.#write(user, async (tx) => {
-      const relocated = await this.#relocateIn(tx, user, set, to, verb === 'move');
-      await within?.(tx, relocated);
-      return relocated;
-    });
+    const isMove = verb === 'move';
+    return this.#write(user, (tx) => this.#relocateIn(tx, user, set, to, isMove), within);
   }
 
   async #relocateIn(
@@ -187,9 +199,17 @@ export class MessageEditor {
     return { state, uids, changes: source.id === target.id ? [moved] : [moved, change] };
   }
 
-  async expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
+  async expunge(
+    user: MailUser,
+    set: MessageSet,
+    within?: InTransaction<Expunged>,
+  ): Promise<Expunged> {
     await this.#mailboxes.find(user, set.mailbox);
-    const { files, ...expunged } = await this.#write(user, (tx) => this.expungeIn(tx, user, set));
+    const { files, ...expunged } = await this.#write(
+      user,
+      (tx) => this.expungeIn(tx, user, set),
+      within,
+    );
     // After the commit: before it, a crash must leave the file; after it, the sweep removes the file.
     await this.#bodies.removeFiles(files);
     return expunged;

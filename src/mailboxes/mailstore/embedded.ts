@@ -214,8 +214,8 @@ export class EmbeddedMailstore implements Mailstore {
 
   readonly deleteMailbox: Mailstore['deleteMailbox'] = (...of) => this.#mailboxWriter.remove(...of);
 
-  readonly setFlags: MessageEditor['setFlags'] = (user, set, change) =>
-    this.#inTurn(user, set, () => this.editor.setFlags(user, set, change));
+  readonly setFlags: MessageEditor['setFlags'] = (user, set, ...to) =>
+    this.#inTurn(user, set, () => this.editor.setFlags(user, set, ...to));
 
   readonly move: Mailstore['move'] = (user, set, ...to) =>
     this.#inTurn(user, set, () => this.editor.relocate(user, 'move', set, ...to));

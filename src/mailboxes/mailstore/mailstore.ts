@@ -22,6 +22,7 @@ export type { MailboxIndex } from './mailbox-indexes.ts';
 export { mailboxChange, mailboxColumns, type OpenMailbox, renewUidvalidity } from './mailboxes.ts';
 export { marked, pruneTombstones } from './purge-mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
+export type { SearchMatch, SearchRequest, SearchResult } from './search-request.ts';
 export { createSearchSource } from './search-source.ts';
 export type { MailboxFailure, MailboxResult, ServerMail } from './server-mail.ts';
 export { describeMessage, describeStored, prependHeader, stageMessage } from './stage-message.ts';
@@ -54,9 +55,6 @@ export {
   type PartContent,
   partiesOf,
   type Relocated,
-  type SearchMatch,
-  type SearchRequest,
-  type SearchResult,
   type StagedMessage,
   type SyncRequest,
   type SyncResult,
@@ -115,16 +113,16 @@ export function publishChanges(mailstore: Mailstore, publish: Publish): Mailstor
     sync: (user, request) => mailstore.sync(user, request),
     fetchMessage: (user, mailbox, uid) => mailstore.fetchMessage(user, mailbox, uid),
     fetchPart: (user, mailbox, uid, part) => mailstore.fetchPart(user, mailbox, uid, part),
-    createMailbox: async (user, name) => listed(user, await mailstore.createMailbox(user, name)),
+    createMailbox: async (user, ...of) => listed(user, await mailstore.createMailbox(user, ...of)),
     renameMailbox: async (user, ...to) => listed(user, await mailstore.renameMailbox(user, ...to)),
-    deleteMailbox: async (user, name) => listed(user, await mailstore.deleteMailbox(user, name)),
+    deleteMailbox: async (user, ...of) => listed(user, await mailstore.deleteMailbox(user, ...of)),
     appendMessage: async (user, request, source, within) =>
       published(await mailstore.appendMessage(user, request, source, within)),
-    setFlags: async (user, set, flags) => published(await mailstore.setFlags(user, set, flags)),
+    setFlags: async (user, set, ...to) => published(await mailstore.setFlags(user, set, ...to)),
     move: async (user, set, target, within) =>
       published(await mailstore.move(user, set, target, within)),
     copy: async (user, set, target, within) =>
       published(await mailstore.copy(user, set, target, within)),
-    expunge: async (user, set) => published(await mailstore.expunge(user, set)),
+    expunge: async (user, ...of) => published(await mailstore.expunge(user, ...of)),
   };
 }

@@ -18,14 +18,8 @@ import type { LongRequests } from './long-requests.ts';
 import { describeRow } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { MessageReaderOptions } from './read-message.ts';
-import {
-  type MailUser,
-  type SearchFilter,
-  type SearchMatch,
-  type SearchRequest,
-  type SearchResult,
-  takeTurnOf,
-} from './store.ts';
+import type { SearchFilter, SearchMatch, SearchRequest, SearchResult } from './search-request.ts';
+import { type MailUser, takeTurnOf } from './store.ts';
 import { flagsFromText } from './syntax.ts';
 
 /** Rows that are read at once. */

@@ -12,8 +12,8 @@ import type {
 } from '../../protocols/message/message.ts';
 import type { ByteRange, StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
-import type { QueryTexts } from '../search/search.ts';
 import type { MailUser } from './mail-user.ts';
+import type { SearchRequest, SearchResult } from './search-request.ts';
 import type { ThreadHeaders } from './threads.ts';
 
 export type { ByteRange } from '../bodies/bodies.ts';
@@ -273,54 +273,6 @@ export interface MessageSet {
   readonly uidvalidity?: string;
 }
 
-/** The filters of a search, in addition to its words. */
-export interface SearchFilter {
-  /** INTERNALDATE from this time on. */
-  readonly since?: EpochMs;
-  /** INTERNALDATE before that. */
-  readonly before?: number;
-  /** More octets than this. */
-  readonly larger?: number;
-  /** Fewer octets than this. */
-  readonly smaller?: number;
-  /** The message has all of them. */
-  readonly flags?: readonly string[];
-  /** The message has none of them. */
-  readonly notFlags?: readonly string[];
-  readonly hasAttachment?: boolean;
-}
-
-export interface SearchRequest extends SearchFilter {
-  /** By default all mailboxes. */
-  readonly mailbox?: string;
-  readonly texts: QueryTexts;
-  /** The most matches in one answer. */
-  readonly limit: number;
-  /** The cursor of the previous answer. */
-  readonly cursor?: string;
-}
-
-export interface SearchMatch {
-  readonly mailbox: string;
-  readonly uid: number;
-  readonly envelope: Envelope;
-  readonly flags: readonly string[];
-  /** RFC 3339, UTC. */
-  readonly internalDate: string;
-  /** The first words, on one line. */
-  readonly preview: string;
-  readonly threadId: string;
-}
-
-export interface SearchResult {
-  /** Newest first. */
-  readonly matches: readonly SearchMatch[];
-  /** Leads to the next page; absent where there is none. */
-  readonly cursor?: string;
-  /** Some of the account's newest mail is not in the index yet. */
-  readonly indexing?: true;
-}
-
 export interface Mailstore {
   /** Every mailbox of the account, INBOX first. */
   listMailboxes(user: MailUser): Promise<MailboxSummary[]>;
@@ -346,26 +298,40 @@ export interface Mailstore {
   /**
    * Creates a mailbox.
    *
+   * @param within not called for a mail server, which has no transaction; the same below
    * @throws Refusal invalid_request, mailbox_exists
    */
-  createMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
+  createMailbox(
+    user: MailUser,
+    name: string,
+    within?: InTransaction<ChangedMailbox>,
+  ): Promise<ChangedMailbox>;
   /**
    * Renames a mailbox and those below it; it keeps its messages and its id.
    *
    * @param noselect whether a name will do that is no mailbox, with others below it; the state is of the first of these
    * @throws Refusal invalid_request, mailbox_not_found, mailbox_exists, mailbox_protected
    */
-  renameMailbox(user: MailUser, name: string, to: string, noselect?: true): Promise<ChangedMailbox>;
+  renameMailbox(
+    user: MailUser,
+    name: string,
+    to: string,
+    noselect?: true,
+    within?: InTransaction<ChangedMailbox>,
+  ): Promise<ChangedMailbox>;
   /**
    * Removes a mailbox with its messages, for good; those below it stay.
    *
    * @throws Refusal mailbox_not_found, mailbox_protected
    */
-  deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
+  deleteMailbox(
+    user: MailUser,
+    name: string,
+    within?: InTransaction<ChangedMailbox>,
+  ): Promise<ChangedMailbox>;
   /**
    * Appends a message byte for byte, after it was read to its end (RFC 3501 section 6.3.11).
    *
-   * @param within not called for a mail server, which has no transaction; the same below
    * @throws Refusal mailbox_not_found, invalid_request, quota_exceeded, storage_full; any error of the source
    */
   appendMessage(
@@ -375,7 +341,12 @@ export interface Mailstore {
     within?: InTransaction<AppendedByClient>,
   ): Promise<AppendedByClient>;
   /** Changes flags. Messages that already have them keep their MODSEQ; a UID that does not exist is no error. */
-  setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged>;
+  setFlags(
+    user: MailUser,
+    set: MessageSet,
+    change: FlagChange,
+    within?: InTransaction<Flagged>,
+  ): Promise<Flagged>;
   /** Moves messages to another mailbox of the account (RFC 6851). */
   move(
     user: MailUser,
@@ -395,5 +366,5 @@ export interface Mailstore {
     within?: InTransaction<Relocated>,
   ): Promise<Relocated>;
   /** Removes messages for good. */
-  expunge(user: MailUser, set: MessageSet): Promise<Expunged>;
+  expunge(user: MailUser, set: MessageSet, within?: InTransaction<Expunged>): Promise<Expunged>;
 }

@@ -1,5 +1,5 @@
 /** Creates, renames and removes mailboxes. */
-import type { Database, Queries } from '../../platform/database/database.ts';
+import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import {
@@ -32,11 +32,11 @@ export class MailboxWriter {
     this.#mailboxes = mailboxes;
   }
 
-  async create(user: MailUser, wanted: string): Promise<ChangedMailbox> {
+  readonly create: Mailstore['createMailbox'] = async (user, wanted, within) => {
     const name = readNewName('mailbox', wanted);
     // The default mailboxes are created first, so that no client creates one of them.
     await this.#mailboxes.find(user, 'INBOX');
-    return this.#write(user, async (tx) => {
+    return this.#write(user, within, async (tx) => {
       const all = await this.#mailboxes.readAll(tx, user);
       if (all.length >= MAILBOXES_MAX) {
         throw invalidField(
@@ -48,16 +48,16 @@ export class MailboxWriter {
       const made = await this.#mailboxes.make(tx, user, name);
       return { state: stateOf(made), changes: [changeOf(user, made)] };
     });
-  }
+  };
 
-  readonly rename: Mailstore['renameMailbox'] = async (user, name, wanted, noselect) => {
+  readonly rename: Mailstore['renameMailbox'] = async (user, name, wanted, noselect, within) => {
     const to = readNewName('to', wanted);
     const from = canonicalMailboxName(name);
     refuseProtected(from);
     if (isBelow(to, from)) {
       throw invalidField('to', 'must not be below the mailbox that is renamed');
     }
-    return this.#write(user, async (tx) => {
+    return this.#write(user, within, async (tx) => {
       const all = await this.#mailboxes.readAll(tx, user);
       // Those below it are renamed as well (RFC 3501 section 6.3.5).
       const isMoving = (one: MailboxRow) =>
@@ -82,18 +82,22 @@ export class MailboxWriter {
   };
 
   /** The name is free at once; the messages are removed later (purge-mailboxes.ts). */
-  remove(user: MailUser, name: string): Promise<ChangedMailbox> {
+  readonly remove: Mailstore['deleteMailbox'] = async (user, name, within) => {
     refuseProtected(canonicalMailboxName(name));
-    return this.#write(user, async (tx) => {
+    return this.#write(user, within, async (tx) => {
       const found = await this.#mailboxes.lock(tx, user, name);
       await markMailbox(tx, found.id);
       await forgetUnsubscribed(tx, user, found.name);
       return { state: stateOf(found), changes: [changeOf(user, found)] };
     });
-  }
+  };
 
   /** Locks the account until the commit: changes to its list of mailboxes happen one after the other. */
-  #write<T>(user: MailUser, change: (tx: Queries) => Promise<T>): Promise<T> {
+  #write(
+    user: MailUser,
+    within: InTransaction<ChangedMailbox> | undefined,
+    change: (tx: Queries) => Promise<ChangedMailbox>,
+  ): Promise<ChangedMailbox> {
     return this.#database.write(async (tx) => {
       const account = await tx
         .selectFrom('accounts')
@@ -102,7 +106,9 @@ export class MailboxWriter {
         .forNoKeyUpdate()
         .executeTakeFirst();
       if (!account) throw accountNotFound(user);
-      return change(tx);
+      const made = await change(tx);
+      await within?.(tx, made);
+      return made;
     });
   }
 }

@@ -122,7 +122,12 @@ onEachEngine('changes and their answers', (engine) => {
     const repeated: [path: string, body: object | string, type: string][] = [
       ['/mail/copy', { mailbox: 'INBOX', uids: [uid], to: 'Junk' }, 'application/json'],
       ['/mail/append?mailbox=Junk', 'Subject: once\r\n\r\nHello.\r\n', 'message/rfc822'],
+      ['/mail/flags', { mailbox: 'INBOX', uids: [uid], add: ['once'] }, 'application/json'],
       ['/mail/move', { mailbox: 'INBOX', uids: [uid], to: 'Junk' }, 'application/json'],
+      ['/mail/delete', { mailbox: 'Junk', uids: [1] }, 'application/json'],
+      ['/mail/mailboxes/create', { mailbox: 'Once' }, 'application/json'],
+      ['/mail/mailboxes/rename', { mailbox: 'Once', to: 'Twice' }, 'application/json'],
+      ['/mail/mailboxes/delete', { mailbox: 'Twice' }, 'application/json'],
     ];
     for (const [path, body, type] of repeated) {
       const headers = { authorization, 'content-type': type, 'idempotency-key': path };
@@ -144,9 +149,11 @@ onEachEngine('changes and their answers', (engine) => {
       const before = await api.mailstore.listMailboxes(user);
       const again = await api.call('POST', path, body, headers);
       assert.ok(again.status < 300, JSON.stringify(again.body));
-      const { uid: added, copied = [], moved = [] } = again.body;
-      assert.deepEqual([added, ...copied, ...moved].filter(Boolean).length, 1);
+      const { copied, moved, updated, removed } = again.body;
+      assert.equal((copied ?? moved ?? updated ?? removed ?? [again.body]).length, 1, path);
       assert.deepEqual(await api.mailstore.listMailboxes(user), before);
+      const third = await api.call('POST', path, body, headers);
+      assert.deepEqual([third.status, third.body], [again.status, again.body]);
     }
   });
 });

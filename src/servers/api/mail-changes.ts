@@ -3,6 +3,8 @@ import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import {
   canonicalMailboxName,
+  type Expunged,
+  type Flagged,
   type Mailstore,
   type MailUser,
   type MessageSet,
@@ -110,12 +112,14 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
         const user = await tools.authenticateMail(request);
         const { add, remove } = request.body;
         checkSince(mailstore, request.body);
-        const { state, updated } = await mailstore.setFlags(user, setOf(request.body), {
-          ...(add && { add }),
-          ...(remove && { remove }),
-        });
-        const synced = await syncAfter(mailstore, user, request);
-        return { ...stateOf(state), updated, ...synced };
+        const describe = ({ state, updated }: Flagged) => ({ ...stateOf(state), updated });
+        const flagged = await mailstore.setFlags(
+          user,
+          setOf(request.body),
+          { ...(add && { add }), ...(remove && { remove }) },
+          answerWithin(request, 200, describe),
+        );
+        return { ...describe(flagged), ...(await syncAfter(mailstore, user, request)) };
       },
     });
     relocationRoute(app, tools, mailstore, 'move');
@@ -139,12 +143,13 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
       handler: async (request) => {
         const user = await tools.authenticateMail(request);
         checkSince(mailstore, request.body);
-        const { state, removed } = await mailstore.expunge(user, setOf(request.body));
-        return {
+        const describe = ({ state, removed }: Expunged) => ({
           ...stateOf(state),
           removed: removed.map((uid) => ({ uid })),
-          ...(await syncAfter(mailstore, user, request)),
-        };
+        });
+        const within = answerWithin(request, 200, describe);
+        const expunged = await mailstore.expunge(user, setOf(request.body), within);
+        return { ...describe(expunged), ...(await syncAfter(mailstore, user, request)) };
       },
     });
   };

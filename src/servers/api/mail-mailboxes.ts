@@ -1,7 +1,12 @@
 /** The mailboxes of an account: listed, created, renamed, deleted. */
 import { Type } from 'typebox';
-import { type Mailstore, NEW_NAME_MAX } from '../../mailboxes/mailstore/mailstore.ts';
+import {
+  type ChangedMailbox,
+  type Mailstore,
+  NEW_NAME_MAX,
+} from '../../mailboxes/mailstore/mailstore.ts';
 import { MAIL_BODY_MAX, mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';
+import { answerWithin } from './repeat-safely.ts';
 import type { Api, RouteGroup, RouteTools } from './route-tools.ts';
 import { Integer, Text } from './schemas.ts';
 
@@ -46,13 +51,16 @@ export function mailMailboxRoutes(mailstore: Mailstore): RouteGroup {
       config: { refusals: ['mailbox_exists', 'mail_server_refused'] },
       handler: async (request, reply) => {
         const user = await tools.authenticateMail(request);
-        const { state } = await mailstore.createMailbox(user, request.body.mailbox);
+        const within = answerWithin(request, 201, describeState);
+        const { state } = await mailstore.createMailbox(user, request.body.mailbox, within);
         return reply.code(201).send(state);
       },
     });
     renameAndDelete(app, tools, mailstore);
   };
 }
+
+const describeState = ({ state }: ChangedMailbox) => state;
 
 function renameAndDelete(app: Api, tools: RouteTools, mailstore: Mailstore): void {
   app.post('/mail/mailboxes/rename', {
@@ -77,7 +85,8 @@ function renameAndDelete(app: Api, tools: RouteTools, mailstore: Mailstore): voi
     handler: async (request) => {
       const user = await tools.authenticateMail(request);
       const { mailbox, to } = request.body;
-      return (await mailstore.renameMailbox(user, mailbox, to)).state;
+      const within = answerWithin(request, 200, describeState);
+      return (await mailstore.renameMailbox(user, mailbox, to, undefined, within)).state;
     },
   });
   app.post('/mail/mailboxes/delete', {
@@ -108,8 +117,12 @@ function renameAndDelete(app: Api, tools: RouteTools, mailstore: Mailstore): voi
     },
     handler: async (request) => {
       const user = await tools.authenticateMail(request);
-      const { state } = await mailstore.deleteMailbox(user, request.body.mailbox);
-      return { ok: true as const, deleted: state.mailbox };
+      const describe = ({ state }: ChangedMailbox) => ({
+        ok: true as const,
+        deleted: state.mailbox,
+      });
+      const within = answerWithin(request, 200, describe);
+      return describe(await mailstore.deleteMailbox(user, request.body.mailbox, within));
     },
   });
 }

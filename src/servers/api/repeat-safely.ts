@@ -58,6 +58,7 @@ export function answerWithin<Made>(
     const own = underWay.get(request);
     if (!own) return;
     const answer = { status, body: JSON.stringify(describe(made)) };
+    if (answer.body.length > ANSWER_MAX) return;
     await own.answered.finishIn(tx, own.begun, own.hash(), answer);
   };
 }
