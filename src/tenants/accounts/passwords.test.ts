@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { verify } from '@node-rs/argon2';
+import { hash, verify } from '@node-rs/argon2';
 import {
   checkPassword,
   generatePassword,
@@ -33,6 +33,21 @@ test('a password matches only its own hash', async () => {
   assert.equal(await verifyPassword(hash, 'x'.repeat(10_000_000)), false);
   assert.equal(await verifyPassword(undefined, 'correct horse'), false);
   assert.equal(await verifyPassword(undefined, ''), false);
+});
+
+test('a password is the same text on every keyboard', async () => {
+  const [composed, decomposed] = ['Mật khẩu'.normalize('NFC'), 'Mật\u00a0khẩu'.normalize('NFD')];
+  for (const [set, given] of [
+    [composed, decomposed],
+    [decomposed, composed],
+    [decomposed, decomposed],
+  ] as const) {
+    assert.equal(await verifyPassword(await hashPassword(set, 'user'), given), true);
+  }
+  const wrong = await hashPassword('Mat khau', 'user');
+  assert.equal(await verifyPassword(wrong, decomposed), false);
+  // As it was stored before.
+  assert.equal(await verifyPassword(await hash(decomposed), decomposed), true);
 });
 
 test('a password that is too long does not match even its own hash', async () => {

@@ -104,6 +104,14 @@ export function checkPassword(password: string): void {
   }
 }
 
+/**
+ * A password as it is hashed (RFC 8265 section 4.2.2): the same text of another keyboard or system is the same
+ * password. Vietnamese keyboards of Windows write an accent as a character of its own, others do not.
+ */
+function prepare(password: string): string {
+  return password.replace(/\p{Zs}/gu, ' ').normalize('NFC');
+}
+
 /** A password that cannot be guessed, and is easy to read out and to type. */
 export function generatePassword(): string {
   // randomInt has no modulo bias.
@@ -119,7 +127,7 @@ export function generatePassword(): string {
  * @throws Refusal unavailable under too much load
  */
 export function hashPassword(password: string, userId: string): Promise<string> {
-  return settings.run(userId, () => hash(password, COST));
+  return settings.run(userId, () => hash(prepare(password), COST));
 }
 
 let nobody: Promise<string> | undefined;
@@ -157,7 +165,12 @@ export function verifyPassword(
     await begin();
     const decoy = await hashOfNobody();
     const tooLong = Buffer.byteLength(password) > PASSWORD_MAX_BYTES;
-    const matches = await verify(passwordHash ?? decoy, tooLong ? '' : password);
+    const given = tooLong ? '' : password;
+    const prepared = prepare(given);
+    const matches =
+      (await verify(passwordHash ?? decoy, prepared)) ||
+      // It may have been set before passwords were prepared.
+      (prepared !== given && (await verify(passwordHash ?? decoy, given)));
     return matches && passwordHash !== undefined && !tooLong;
   });
 }
