@@ -176,6 +176,17 @@ test('a request has one Host and one Authorization at most', async () => {
   }
 });
 
+test('an expectation that nobody knows is ignored, so that each refusal has a body', async () => {
+  const api = await startApi('sqlite');
+  const lines = [
+    'GET /mail/message?uid=1 HTTP/1.1',
+    'Host: a',
+    'Connection: close',
+    'Expect: 200-ok',
+  ];
+  assert.deepEqual(await sendRaw(api.port, lines), [401, 'unauthorized']);
+});
+
 test('a valid token is not accepted beside another one', async () => {
   const api = await startApi('sqlite');
   await api.activateDomain('u', 'acme.test');

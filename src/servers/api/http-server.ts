@@ -71,6 +71,11 @@ export function createServer(options: ServerOptions): { app: Api; limits: RateLi
   // A trusted proxy, or one on this machine, forwards the requests of many clients.
   const isExempt = (address: string) => isLoopback(address) || isTrusted(address);
   limitConnections(app.server, options.connections, isExempt, options.logger);
+  // Node answers any other expectation than 100-continue with a 417 without a body. To ignore it is allowed, too (RFC 9110
+  // section 10.1.1).
+  app.server.on('checkExpectation', (request, response) =>
+    app.server.emit('request', request, response),
+  );
   allowOrigins(app, options.corsOrigins);
   app.decorateRequest('caller', undefined);
   app.decorateRequest('owner', undefined);
