@@ -1,5 +1,4 @@
 /** GET /mail/attachment: one MIME part as bytes (contract 4.3). */
-import type { Readable } from 'node:stream';
 import { create as contentDisposition } from 'content-disposition';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
@@ -9,21 +8,19 @@ import { parsePartNumber } from '../../protocols/message/message.ts';
 import { beginStream } from './answer-errors.ts';
 import { messageQuery } from './mail-schemas.ts';
 import type { RouteGroup } from './route-tools.ts';
-import { Text } from './schemas.ts';
+import { Bytes, Text } from './schemas.ts';
 
-/** Streams are not serialized: this only describes them. */
-const bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
 const unchanged = Type.Unsafe<undefined>(Type.Null({ description: 'The client has it already.' }));
 
 /** The answers of {@link sendPart}. */
 export const partAnswer = {
   200: {
     description: 'The whole part.',
-    content: { 'application/octet-stream': { schema: bytes } },
+    content: { 'application/octet-stream': { schema: Bytes } },
   },
   206: {
     description: 'The bytes that Range asked for.',
-    content: { 'application/octet-stream': { schema: bytes } },
+    content: { 'application/octet-stream': { schema: Bytes } },
   },
   304: unchanged,
 };

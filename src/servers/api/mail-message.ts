@@ -6,7 +6,7 @@ import { acceptWeight } from './accept.ts';
 import { beginStream } from './answer-errors.ts';
 import { bodyStructureSchema, envelopeSchema, messageQuery } from './mail-schemas.ts';
 import type { RouteGroup } from './route-tools.ts';
-import { Integer, Text, writtenHere } from './schemas.ts';
+import { Bytes, Integer, Text, writtenHere } from './schemas.ts';
 
 /** Up to this size a source is answered in one piece; a longer one is read twice and streamed. */
 const WHOLE_MAX = 256 * 1024;
@@ -42,7 +42,15 @@ export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
           'Never sets `\\Seen`. `rfc822` is lossless: UTF-8 where the source is valid UTF-8, else ' +
           'one character per byte. With `Accept: message/rfc822` the source itself is streamed.',
         querystring: Type.Object(messageQuery),
-        response: { 200: writtenHere(messageAnswer) },
+        response: {
+          200: {
+            description: 'The message.',
+            content: {
+              'application/json': { schema: writtenHere(messageAnswer) },
+              [sourceType]: { schema: Bytes },
+            },
+          },
+        },
       },
       config: {
         refusals: ['mailbox_not_found', 'message_not_found', 'body_unavailable'],

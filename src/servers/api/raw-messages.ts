@@ -2,7 +2,6 @@
  * The targets of the links in a webhook: GET /webhooks/raw/:id, the source of a message, and GET
  * /webhooks/attachments/:id/:part, one part of it. A link needs no other credential.
  */
-import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { findBodyOf } from '../../mail/queue/queue.ts';
@@ -22,6 +21,7 @@ import {
 import { beginStream } from './answer-errors.ts';
 import { partAnswer, sendPart } from './mail-attachment.ts';
 import type { RouteGroup } from './route-tools.ts';
+import { Bytes } from './schemas.ts';
 
 export interface RawMessagesOptions {
   readonly bodies: Bodies;
@@ -30,9 +30,6 @@ export interface RawMessagesOptions {
   /** The same on all nodes. */
   readonly now: () => EpochMs;
 }
-
-/** Streams are not serialized: this only describes it. */
-const source = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
 
 const linkQuery = Type.Object({
   expires: Type.String({ maxLength: 20 }),
@@ -71,7 +68,7 @@ export function rawMessageRoute(options: RawMessagesOptions): RouteGroup {
         response: {
           200: {
             description: 'The source of the message.',
-            content: { 'message/rfc822': { schema: source } },
+            content: { 'message/rfc822': { schema: Bytes } },
           },
         },
       },

@@ -28,6 +28,9 @@ export function writtenHere(schema: TSchema) {
   return Type.Unsafe<string | Buffer | Readable>(schema);
 }
 
+/** Streams are not serialized: this only describes them. */
+export const Bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
+
 /** The user whose domains and accounts a call is about. */
 export const UserId = Text('The user of your product who owns everything in this call.', 'demo', {
   minLength: 1,
