@@ -1,14 +1,24 @@
 /** What this browser remembers of how the console is used; a usual choice is not stored. */
 import { type Ref, ref, watchEffect } from 'vue';
 
+/** A browser that keeps nothing of a site throws where it is asked what it has. */
+function openStorage(): Storage | undefined {
+  try {
+    return localStorage;
+  } catch {
+    return undefined;
+  }
+}
+const storage = openStorage();
+
 function remember<Choice extends string>(name: string, choices: readonly Choice[]): Ref<Choice> {
   const key = `postroom-console-${name}`;
   const [usual] = choices as readonly [Choice, ...Choice[]];
-  const stored = localStorage.getItem(key);
+  const stored = storage?.getItem(key);
   const choice = ref(choices.find((one) => one === stored) ?? usual) as Ref<Choice>;
   watchEffect(() => {
-    if (choice.value === usual) localStorage.removeItem(key);
-    else localStorage.setItem(key, choice.value);
+    if (choice.value === usual) storage?.removeItem(key);
+    else storage?.setItem(key, choice.value);
   });
   return choice;
 }

@@ -3,6 +3,8 @@ import { createApp } from 'vue';
 import { Shell } from './shell.tsx';
 import { openKept } from './state/accounts.ts';
 import { followTheme } from './state/brand.ts';
+import { reasonOf } from './ui/format.ts';
+import { Failure } from './ui/loaded.tsx';
 import '../../console/styles/base.css';
 import './styles/base.css';
 import './styles/overlay.css';
@@ -17,5 +19,12 @@ for (const name of ['dragover', 'drop'] as const)
   });
 
 followTheme();
-await openKept();
-createApp(Shell).mount('#webmail');
+try {
+  await openKept();
+  createApp(Shell).mount('#webmail');
+} catch (error) {
+  // A browser that keeps nothing of a site throws where it is asked which logins it has.
+  createApp(Failure, {
+    text: `The webmail cannot start: ${reasonOf(error)} It needs cookies and site data, which the browser may block.`,
+  }).mount('#webmail');
+}

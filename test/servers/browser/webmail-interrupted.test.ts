@@ -175,3 +175,16 @@ test('what is gone is said to be gone: a folder, a message, a conversation', asy
   await rowOf(page, 'Here').click();
   await page.locator('.message-body').getByText('Text of Here').waitFor();
 });
+
+test('a browser that keeps nothing of a site is told why the webmail does not start', async () => {
+  const { page, assertQuiet } = await openWatched(pages.browser, pages.service.url);
+  const blocks = `Object.defineProperty(window, 'localStorage', {
+    get() { throw new DOMException('The operation is insecure.', 'SecurityError'); },
+  })`;
+  await page.addInitScript(blocks);
+  await page.goto(`${pages.service.url}/webmail`);
+  await page.getByRole('alert').getByText('needs cookies and site data').waitFor();
+  await page.goto(`${pages.service.url}/console`);
+  await page.getByLabel('API key').waitFor();
+  assertQuiet(/status of 401/);
+});
