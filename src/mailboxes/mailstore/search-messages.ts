@@ -4,7 +4,7 @@
  * is never shown.
  */
 import { sql } from 'kysely';
-import type { Queries } from '../../platform/database/database.ts';
+import { isAmong, PreparedQuery } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { Envelope } from '../../protocols/message/message.ts';
 import {
@@ -143,17 +143,10 @@ export class MessageSearch {
 
   /** The messages of the hits, in their order: one for each mailbox that holds the body. */
   async #locate(hits: readonly Hit[], mailboxIds: readonly number[]): Promise<Candidate[]> {
-    const rows = await this.#options.database.read
-      .selectFrom('messages')
-      .select(['mailbox_id', 'uid', 'body_id', 'flags', 'size', 'has_attachment'])
-      .where(
-        'body_id',
-        'in',
-        hits.map(({ bodyId }) => bodyId),
-      )
-      // The plus keeps SQLite from using an index on mailboxes: it would read all of a mailbox.
-      .where(sql`+mailbox_id`, 'in', mailboxIds)
-      .execute();
+    const rows = await rowsOfBodies.all(this.#options.database.read, {
+      bodyIds: JSON.stringify(hits.map(({ bodyId }) => bodyId)),
+      mailboxIds: JSON.stringify(mailboxIds),
+    });
     const byBody = Map.groupBy(rows, ({ body_id }) => body_id);
     return hits.flatMap(({ id: hit, bodyId, date }) =>
       (byBody.get(bodyId) ?? [])
@@ -235,9 +228,10 @@ export class MessageSearch {
     mailboxes: ReadonlyMap<number, string>,
   ): Promise<SearchMatch[]> {
     const { read } = this.#options.database;
-    const found = new Map<string, Awaited<ReturnType<typeof readRows>>[number]>();
+    const found = new Map<string, Awaited<ReturnType<typeof rowsByUid.all>>[number]>();
     for (const [mailboxId, some] of Map.groupBy(candidates, ({ mailboxId: id }) => id)) {
-      for (const row of await readRows(read, mailboxId, some)) {
+      const uids = JSON.stringify(some.map(({ uid }) => uid));
+      for (const row of await rowsByUid.all(read, { mailboxId, uids })) {
         found.set(`${mailboxId} ${row.uid}`, row);
       }
     }
@@ -261,16 +255,25 @@ export class MessageSearch {
   }
 }
 
-function readRows(queries: Queries, mailboxId: number, candidates: readonly Candidate[]) {
-  const uids = candidates.map(({ uid }) => uid);
-  return queries
-    .selectFrom('messages')
-    .select(['uid', 'envelope', 'structure', 'internal_date', 'body_id'])
-    .select(['preview', 'has_attachment', 'thread_id'])
-    .where('mailbox_id', '=', mailboxId)
-    .where('uid', 'in', uids)
-    .execute();
-}
+const rowsOfBodies = new PreparedQuery(
+  (value: { readonly bodyIds: string; readonly mailboxIds: string }, queries) =>
+    queries
+      .selectFrom('messages')
+      .select(['mailbox_id', 'uid', 'body_id', 'flags', 'size', 'has_attachment'])
+      .where(isAmong(queries, 'body_id', value.bodyIds))
+      // The plus keeps SQLite from using an index on mailboxes: it would read all of a mailbox.
+      .where(isAmong(queries, sql`+mailbox_id`, value.mailboxIds)),
+);
+
+const rowsByUid = new PreparedQuery(
+  (value: { readonly mailboxId: number; readonly uids: string }, queries) =>
+    queries
+      .selectFrom('messages')
+      .select(['uid', 'envelope', 'structure', 'internal_date', 'body_id'])
+      .select(['preview', 'has_attachment', 'thread_id'])
+      .where('mailbox_id', '=', value.mailboxId)
+      .where(isAmong(queries, 'uid', value.uids)),
+);
 
 interface Walk {
   /** Mailboxes that are searched. */

@@ -11,6 +11,7 @@ import { PreparedQuery, type Queries, settingStore } from '../../platform/databa
 import {
   type FindRequest,
   type Hit,
+  type HitPosition,
   type SearchChange,
   type SearchDocument,
   tryTerms,
@@ -97,11 +98,40 @@ async function forget(tx: Queries, accountId: number): Promise<void> {
 }
 
 /** The text of the tsquery. A term has only letters, digits, marks and pictographs: nothing to escape. */
-function queryOf(accountId: number, terms: readonly QueryTerm[]): RawBuilder<string> {
+function queryOf(accountId: number, terms: readonly QueryTerm[]): string {
   const anyOf = (term: QueryTerm) =>
     indexedForms(accountId, term).map((form) => `'${form}'${term.prefix ? ':*' : ''}`);
-  return sql`${terms.map((term) => `(${anyOf(term).join(' | ')})`).join(' & ')}`;
+  return terms.map((term) => `(${anyOf(term).join(' | ')})`).join(' & ');
 }
+
+/** For the rest of a transaction: other plans are off, and a query ends in time. One statement, since each is a round trip. */
+const planByIndex = new PreparedQuery<object, never>(
+  () => sql`select set_config('enable_seqscan', 'off', true), set_config('enable_indexscan', 'off', true),
+    set_config('statement_timeout', ${sql.lit(STATEMENT_TIMEOUT)}, true)`,
+);
+
+interface HitsOf extends Pick<FindRequest, 'accountId' | 'limit'>, HitPosition {
+  readonly query: string;
+}
+
+/** Hits before a position. The plus keeps the index by account out of a plan that is made once for all: it would read all of an account. */
+const hits = new PreparedQuery<HitsOf, Hit>(
+  ({ accountId, query, date, id, limit }) => sql`
+    with hits as materialized (
+      select id, body_id, date from search_documents
+      where terms @@ ${query}::tsquery and +account_id = ${accountId}
+    )
+    select id, body_id as "bodyId", date from hits where (date, id) < (${date}, ${id})
+    order by date desc, id desc limit ${limit}`,
+);
+
+/** Whether some mail of an account is not in the index, which another node may have emptied since this one found it filled. */
+const behind = new PreparedQuery<{ readonly accountId: number }, { readonly isBehind: boolean }>(
+  ({ accountId }) => sql`
+    select exists (select 1 from search_queue where account_id = ${accountId})
+      or not exists (select 1 from settings
+        where name = ${sql.lit(VERSION_SETTING)} and value = ${sql.lit(String(TERMS_VERSION))}) as "isBehind"`,
+);
 
 /**
  * Whether the message that a row removes is still to be added: another node may be reading it, and would add it after
@@ -202,29 +232,14 @@ export class PostgresIndex implements SearchIndex {
     const date = after?.date ?? Number.MAX_SAFE_INTEGER;
     const id = after?.id ?? Number.MAX_SAFE_INTEGER;
     return this.#options.database.snapshot(async (tx) => {
-      await sql`set local enable_seqscan = off`.execute(tx);
-      await sql`set local enable_indexscan = off`.execute(tx);
-      await sql`set local statement_timeout = ${sql.lit(STATEMENT_TIMEOUT)}`.execute(tx);
-      const { rows } = await sql<{ id: number; body_id: number; date: number }>`
-        with hits as materialized (
-          select id, body_id, date from search_documents
-          where terms @@ ${query}::tsquery and account_id = ${accountId}
-        )
-        select id, body_id, date from hits where (date, id) < (${date}, ${id})
-        order by date desc, id desc limit ${limit}`.execute(tx);
-      return rows.map((row) => ({ id: row.id, bodyId: row.body_id, date: row.date }));
+      await planByIndex.all(tx, {});
+      return hits.all(tx, { accountId, query, date, id, limit });
     });
   }
 
   async isBehind(accountId: number): Promise<boolean> {
-    // Another node may have emptied it since this one found it filled.
-    const { rows } = await sql<{ isBehind: boolean }>`
-      select exists (select 1 from search_queue where account_id = ${accountId})
-        or not exists (select 1 from settings
-          where name = ${VERSION_SETTING} and value = ${String(TERMS_VERSION)}) as "isBehind"`.execute(
-      this.#options.database.read,
-    );
-    return rows[0]?.isBehind !== false;
+    const { read } = this.#options.database;
+    return (await behind.first(read, { accountId }))?.isBehind !== false;
   }
 
   async waiting(): Promise<number> {

@@ -73,10 +73,16 @@ export function isOnSqlite(queries: Queries): boolean {
  * Whether a column is one of some integers: a condition whose text is the same for any number of them, so that a
  * {@link PreparedQuery} can have it.
  *
+ * @param column its name, or an expression
  * @param json the integers, as JSON: `[1,2]`
  */
-export function isAmong(queries: Queries, column: string, json: string): RawBuilder<boolean> {
+export function isAmong(
+  queries: Queries,
+  column: string | RawBuilder<unknown>,
+  json: string,
+): RawBuilder<boolean> {
+  const left = typeof column === 'string' ? sql.ref(column) : column;
   return isOnSqlite(queries)
-    ? sql`${sql.ref(column)} in (select value from json_each(${json}))`
-    : sql`${sql.ref(column)} = any(translate(${json}, '[]', '{}')::bigint[])`;
+    ? sql`${left} in (select value from json_each(${json}))`
+    : sql`${left} = any(translate(${json}, '[]', '{}')::bigint[])`;
 }
