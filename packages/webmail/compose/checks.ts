@@ -31,7 +31,7 @@ export function uploadSize(files: Checked['files']): number {
 }
 
 const PROMISE =
-  /\b(?:attach(?:ed|ment|ments|ing)?|enclosed|im anhang|angehängt|anbei|beigefügt|pi[eè]ces? jointes?|ci-joint|adjunt[oa]s?|allegat[oi]|in bijlage|bijgevoegd)\b/i;
+  /\b(?:attach(?:ed|ment|ments|ing)?|enclosed|(?:im|siehe) anhang|angehängt|anbei|beigefügt|pi[eè]ces? jointes?|ci-joint|adjunt[oa]s?|allegat[oi]|in bijlage|bijgevoegd)\b/i;
 
 /** The word by which a text speaks of a file that is not there; undefined where there is nothing to ask. */
 export function findMissingFile(message: Checked): string | undefined {

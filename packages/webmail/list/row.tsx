@@ -32,10 +32,15 @@ export function rowId({ key, isChild }: Row): string {
   return `${isChild ? 'message' : 'row'}-${plain}`;
 }
 
-/** Who it is from; in Sent and Drafts, to whom. */
-function peopleOf({ messages, latest }: Row): string {
-  const use = specialUseOf(latest.mailbox);
-  if (use === '\\Sent' || use === '\\Drafts') return `To: ${namesOf(latest.envelope.to)}`;
+/** Whether it is mail of the account: it goes by those that it is for. */
+function isOwn({ latest }: Row): boolean {
+  return ['\\Sent', '\\Drafts'].includes(specialUseOf(latest.mailbox));
+}
+
+/** Who it is from, or to whom. */
+function peopleOf(row: Row): string {
+  const { messages, latest } = row;
+  if (isOwn(row)) return `To: ${namesOf(latest.envelope.to)}`;
   if (messages.length === 1) return namesOf(latest.envelope.from);
   const names = messages.flatMap(({ envelope }) => (envelope.from ?? []).slice(0, 1).map(nameOf));
   return [...new Set(names)].join(', ') || 'nobody';
@@ -76,7 +81,7 @@ export const ListRow = ({ row, index, isActive, isChosen }: RowProps) => {
         </span>
       )}
       <span role="gridcell" class="mark">
-        <Avatar person={envelope.from?.[0]} />
+        <Avatar person={(isOwn(row) ? envelope.to : envelope.from)?.[0]} />
         <span
           class="box"
           role="checkbox"

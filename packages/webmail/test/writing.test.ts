@@ -207,6 +207,7 @@ test('a forgotten attachment is noticed, except in what is quoted', () => {
   const content = emptyContent('');
   assert.equal(findMissingFile({ ...content, text: 'I attached the plan.' }), 'attached');
   assert.equal(findMissingFile({ ...content, text: 'Der Plan ist im Anhang.' }), 'im Anhang');
+  assert.equal(findMissingFile({ ...content, text: 'Danke, siehe Anhang.' }), 'siehe Anhang');
   assert.equal(findMissingFile({ ...content, text: 'Thanks!\n> see attachment' }), undefined);
   assert.equal(
     findMissingFile({ ...content, subject: 'Re: attached plan', text: 'Ok' }),

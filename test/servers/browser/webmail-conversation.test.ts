@@ -1,8 +1,8 @@
-/** A long conversation in the webmail: what is read first is in view. */
+/** Conversations in the webmail: what of a long one is in view, and who a row is about. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { type MailPages, PHONE, startMailPages } from './mail-pages.ts';
-import { openWebmail, rowOf } from './webmail-page.ts';
+import { goTo, openWebmail, rowOf } from './webmail-page.ts';
 
 let pages: MailPages;
 
@@ -47,3 +47,14 @@ for (const [where, viewport] of [
     assertQuiet();
   });
 }
+
+test('a row of Sent goes by whom the mail is for', async () => {
+  const { id, address } = await pages.newAccount();
+  const to = [{ name: 'Zoe', address: 'zoe@sender.test' }];
+  await pages.callMail(id, 'POST', '/mail/send', { to, subject: 'Sent to her', text: 'x' });
+  const { page, assertQuiet } = await openWebmail(pages, address);
+  await goTo(page, 'Sent');
+  await rowOf(page, 'Sent to her').getByText('To: Zoe').waitFor();
+  assert.equal(await rowOf(page, 'Sent to her').locator('.avatar').innerText(), 'Z');
+  assertQuiet();
+});
