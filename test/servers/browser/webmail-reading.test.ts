@@ -367,7 +367,10 @@ test('the files of a message with very many have a box that scrolls', async () =
 test('on paper there is the message alone, with all its addresses', async () => {
   const { page, context } = await parts.open();
   await show(page, [
-    { html: '<p style="height: 700px">Printed</p>', subject: 'Plans' },
+    {
+      html: '<p style="height: 700px">Printed</p><img src="https://a.test/x.png">',
+      subject: 'Plans',
+    },
     { text: 'Not printed' },
   ]);
   await sized(page, 1);
@@ -375,7 +378,10 @@ test('on paper there is the message alone, with all its addresses', async () => 
     page,
     `window.print = () => { window.printed = [...document.body.children].map((one) => [one.className || one.id, one.querySelector('iframe')?.offsetHeight]); }`,
   );
+  await page.getByRole('button', { name: 'Show pictures' }).waitFor();
   await page.emulateMedia({ media: 'print' });
+  const pressed = `[...document.querySelectorAll('.message-body button')].filter((one) => one.checkVisibility()).map((one) => one.outerHTML).join()`;
+  assert.equal(await inPage(page, pressed), '');
   await inPage(page, `document.querySelector('[aria-haspopup=menu]').click()`);
   await page.emulateMedia({ media: 'screen' });
   await page.getByRole('menuitem', { name: 'Print' }).click();
