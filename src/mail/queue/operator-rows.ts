@@ -330,6 +330,7 @@ export async function redirectDeliveries(
     .updateTable('deliveries')
     .set(to)
     .where('domain_id', '=', domainId)
+    .where('url', '!=', to.url)
     .where('status', 'in', waitingStates)
     .where('lease_owner', 'is', null)
     .execute();

@@ -172,6 +172,17 @@ onEachEngine('event hooks', (engine) => {
     await until(async () => (await hooks.find(owner)).waiting === 0);
   });
 
+  test('tells all who set it at once the secret that signs', async () => {
+    const owner = { userId: 'at-once', organizationId: undefined };
+    const set = (secret?: string) => hooks.set(owner, { url: receiver.origin, secret }, by);
+    const made = await Promise.all(Array.from({ length: 8 }, () => set()));
+    assert.equal(new Set(made.map(({ secret }) => secret)).size, 1);
+    const changed = await Promise.all(['first', 'second'].map(set));
+    const { secret, previous } = await hooks.find(owner);
+    assert.deepEqual(new Set([secret, previous?.secret]), new Set(['first', 'second']));
+    assert.ok(changed.some(({ previous }) => previous?.secret === made[0]?.secret));
+  });
+
   test('signs with the old secret, too, for a day', async () => {
     const { owner, url } = await newUser();
     const { secret, previous } = await hooks.set(owner, { url, secret: 'another secret' }, by);

@@ -107,18 +107,14 @@ export class EventHooks {
     const given = settings.secret ? checkWebhookSecret(settings.secret, 'secret') : undefined;
     const { database, queue, events, now, onSet } = this.#options;
     const cursor = await events.now();
+    const secret = given ?? `whsec_${randomBytes(32).toString('base64')}`;
+    const secrets = { secret, keepsSecret: given === undefined };
     const { hook, moved } = await database.write(async (tx) => {
       const at = now();
-      const before = await findHook(tx, { userId });
-      const secret = given ?? before?.secret ?? `whsec_${randomBytes(32).toString('base64')}`;
-      const previous =
-        before && before.secret !== secret
-          ? { secret: before.secret, until: at + PREVIOUS_SIGNS_MS }
-          : before?.previous;
-      const fresh = { cursor, createdAt: at, missedAt: undefined };
-      const hook = await saveHook(tx, { ...fresh, userId, url, types, secret, previous });
+      const times = { createdAt: at, previousUntil: at + PREVIOUS_SIGNS_MS };
+      const hook = await saveHook(tx, { userId, url, types, cursor, ...secrets, ...times });
       const to = { destination: webhookDestination(url), url };
-      if (before && before.url !== url) await redirectDeliveries(tx, partyOf(hook).domainId, to);
+      await redirectDeliveries(tx, partyOf(hook).domainId, to);
       await recordAudit(tx, by, { action: 'event_hook.set', target: userId, at });
       return { hook, moved: { kind: EVENT, ...partyOf(hook), ...to } };
     });

@@ -11,8 +11,8 @@ test('they are looked for by one timer, later each time, however many events com
   const userId = 'ada';
   await database.write((tx) =>
     saveHook(tx, {
-      ...{ userId, url: 'https://hook.test', types: undefined, secret: 's', previous: undefined },
-      ...{ cursor: OLDEST_CURSOR, missedAt: undefined, createdAt: 1 },
+      ...{ userId, url: 'https://hook.test', types: undefined, secret: 's', keepsSecret: true },
+      ...{ cursor: OLDEST_CURSOR, createdAt: 1, previousUntil: 1 },
     }),
   );
   const pauses: number[] = [];

@@ -63,25 +63,55 @@ export async function listHooks(
   return rows.map(toHook);
 }
 
-/** Inserts a hook, or replaces that of the user; its id, its place and its age stay then. */
-export async function saveHook(tx: Queries, hook: Omit<EventHook, 'id'>): Promise<EventHook> {
-  const { previous } = hook;
-  const settings = {
-    url: hook.url,
-    types: hook.types?.join(',') ?? null,
-    secret: hook.secret,
-    secret_previous: previous?.secret ?? null,
-    secret_until: previous?.until ?? null,
-  };
+/** A hook as it is set. */
+export interface NewHook
+  extends Pick<EventHook, 'userId' | 'url' | 'types' | 'cursor' | 'createdAt'> {
+  readonly secret: string;
+  /** The secret of the hook that is there stays. */
+  readonly keepsSecret: boolean;
+  /** Until when the secret that it replaces also signs. */
+  readonly previousUntil: EpochMs;
+}
+
+/**
+ * Inserts a hook, or replaces that of the user; its id, its place and its age stay then. One statement: of two at once, the
+ * second finds the secret of the first.
+ */
+export async function saveHook(tx: Queries, hook: NewHook): Promise<EventHook> {
+  const { secret, keepsSecret, previousUntil: until } = hook;
+  const settings = { url: hook.url, types: hook.types?.join(',') ?? null };
   const row = await tx
     .insertInto('event_hooks')
     .values({
       ...settings,
+      secret,
+      secret_previous: null,
+      secret_until: null,
       user_id: hook.userId,
       cursor: hook.cursor,
       created_at: hook.createdAt,
     })
-    .onConflict((conflict) => conflict.column('user_id').doUpdateSet(settings))
+    .onConflict((conflict) =>
+      conflict.column('user_id').doUpdateSet((eb) => {
+        if (keepsSecret) return settings;
+        const isSame = eb('event_hooks.secret', '=', secret);
+        const [previous, ends] = [
+          eb.ref('event_hooks.secret_previous'),
+          eb.ref('event_hooks.secret_until'),
+        ];
+        return {
+          ...settings,
+          secret,
+          secret_previous: eb
+            .case()
+            .when(isSame)
+            .then(previous)
+            .else(eb.ref('event_hooks.secret'))
+            .end(),
+          secret_until: eb.case().when(isSame).then(ends).else(until).end(),
+        };
+      }),
+    )
     .returningAll()
     .executeTakeFirstOrThrow();
   return toHook(row);
