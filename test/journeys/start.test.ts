@@ -20,6 +20,7 @@ import {
   MAIN,
   type Process,
   ROOT,
+  run,
   start,
   startHere,
 } from '../support/process.ts';
@@ -68,7 +69,8 @@ async function stopDuringMessage(
 }
 
 test('a first start makes everything, later ones show no secret, each signal ends with 0, and a message is finished', async () => {
-  const env = { ...(await environment('fresh')), ...NO_CERTIFICATE };
+  const compiled = { NODE_COMPILE_CACHE: join(ROOT, 'compiled') };
+  const env = { ...(await environment('fresh')), ...NO_CERTIFICATE, ...compiled };
   const first = start(env);
   await listening(first);
   const health = await fetch(`http://127.0.0.1:${env.PORT}/readyz`);
@@ -105,6 +107,14 @@ test('a first start makes everything, later ones show no secret, each signal end
   }
   // A program reads the log, so each line is one of JSON.
   for (const line of first.output().trimEnd().split('\n')) assert.ok(JSON.parse(line).msg, line);
+
+  // What it compiled is taken by commands, for which V8 has no flags.
+  const load = `await import(${JSON.stringify(import.meta.resolve('../../src/servers/smtp/protocol.ts'))})`;
+  const command = [process.execPath, '--input-type=module', '--eval', load];
+  const loading = run(command, { ...compiled, NODE_DEBUG_NATIVE: 'COMPILE_CACHE' }, 'pipe');
+  const { output: found } = await loading.ended();
+  assert.match(found, /protocol\.ts was accepted/);
+  assert.doesNotMatch(found, /was rejected/);
 });
 
 /** In the process: every sync of a file fails once the file is there, as on a disk that dies. */

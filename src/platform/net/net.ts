@@ -27,9 +27,11 @@ export {
   answerProblem,
   bearerChallenge,
   countField,
+  createServer,
   ERRORS_PAGE,
   readBearer,
   requestIdOf,
+  STATUS_CODES,
 } from './http.ts';
 export {
   type AddressFilter,

@@ -37,6 +37,17 @@ function refuseStart(error: unknown): never {
   process.exit(1);
 }
 
+/**
+ * Sets V8's flags, once the modules are loaded: V8 takes kept code (`keep-compiled.js`) only with the flags that it was compiled
+ * with. Commands have none: with flags that were set earlier each of them would compile all that the service had kept, and
+ * replace it, and so would the next start.
+ */
+function setFlags(): void {
+  setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
+  setFlagsFromString(ALL_OBJECTS_BEGIN_YOUNG);
+  setFlagsFromString(`--minor-gc-task-trigger=${YOUNG_PERCENT}`);
+}
+
 async function run(config: Config): Promise<void> {
   const log = openLog(config.logLevel);
   const { logger } = log;
@@ -53,9 +64,10 @@ async function run(config: Config): Promise<void> {
   };
   for (const line of config.misspelt) logger.warn(`${line} It is ignored.`);
   // Loaded here, since it takes a second: a wrong setting is reported before.
-  const starting = import('./service.ts').then(({ startService }) =>
-    startService(config, logger, { onLost }),
-  );
+  const starting = import('./service.ts').then(({ startService }) => {
+    setFlags();
+    return startService(config, logger, { onLost });
+  });
   let isStopping = false;
   const stop = (signal: string) => {
     if (isStopping) {
@@ -104,9 +116,6 @@ async function run(config: Config): Promise<void> {
 process.umask(0o077);
 /** Runs the service until a signal ends the process; an error for the operator ends it with 1. */
 export async function main(): Promise<void> {
-  setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
-  setFlagsFromString(ALL_OBJECTS_BEGIN_YOUNG);
-  setFlagsFromString(`--minor-gc-task-trigger=${YOUNG_PERCENT}`);
   let config: Config;
   try {
     config = readConfig(process.env);
