@@ -214,10 +214,14 @@ function processOf(file: string, shared: string | undefined): string {
 
 /**
  * Whether a file has a process of its own: a journey, whose service would run beside those of the others; hooks
- * around each test, which would run around those of the others; a built-in module that is replaced. Journeys that
- * do not mind are named in {@link Grouping.together}.
+ * around each test, which would run around those of the others; a built-in module that is replaced; garbage that is
+ * collected on request, which takes the longer the more the others have loaded. Journeys that do not mind are named in
+ * {@link Grouping.together}.
  */
 function standsAlone(file: string): boolean {
   const source = readFileSync(file, 'utf8');
-  return file.startsWith('test/') || /^(before|after)Each\(|syncBuiltinESMExports/m.test(source);
+  return (
+    file.startsWith('test/') ||
+    /^(before|after)Each\(|syncBuiltinESMExports|--expose-gc/m.test(source)
+  );
 }
