@@ -4,9 +4,9 @@ import { Command } from 'commander';
 import { type BodyStore, openBodyStore, StoreUnavailable } from '../../mailboxes/bodies/bodies.ts';
 import { isStorageFull } from '../../platform/database/database.ts';
 import type { Manifest } from '../backup/backup.ts';
-import { type Config, readConfig, secretsPath } from '../config/config.ts';
+import { type Config, databaseFile, readConfig, secretsPath } from '../config/config.ts';
 import { CommandFailed, type CommandParts, formatBytes, openProgress, report } from './command.ts';
-import { databaseFile, openToRead } from './read-database.ts';
+import { openToRead } from './read-database.ts';
 
 /** Only where it is needed: it takes longer to load than most commands take. */
 function loadBackup(): Promise<typeof import('../backup/backup.ts')> {

@@ -8,8 +8,8 @@ import {
 } from '../../mailboxes/bodies/bodies.ts';
 import { refuseUnfit, schemaVersions, UnfitDatabase } from '../../platform/database/database.ts';
 import { hasDomains } from '../../tenants/domains/domains.ts';
-import { type Config, redactUrl } from '../config/config.ts';
-import { databaseFile, openToRead } from './read-database.ts';
+import { type Config, databaseFile, redactUrl } from '../config/config.ts';
+import { openToRead } from './read-database.ts';
 
 /** One thing that was checked. */
 export interface Finding {

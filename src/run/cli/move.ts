@@ -23,6 +23,7 @@ import {
   bucketUrl,
   type Config,
   ConfigError,
+  databaseFile,
   databaseUrl,
   fileSecretStore,
   readArgument,
@@ -38,7 +39,6 @@ import {
   type Progress,
 } from '../move/move.ts';
 import { CommandFailed, type CommandParts, formatBytes, openBar, report } from './command.ts';
-import { databaseFile } from './read-database.ts';
 
 interface MoveArguments {
   readonly to?: string;

@@ -1,11 +1,10 @@
 /** The database as commands read it that need no service. Apart, since most commands need no database. */
-import { join } from 'node:path';
 import {
   openPostgresToRead,
   openSqliteToRead,
   type ReadDatabase,
 } from '../../platform/database/database.ts';
-import { type Config, refuseMoved } from '../config/config.ts';
+import { type Config, databaseFile, refuseMoved } from '../config/config.ts';
 import { CommandFailed } from './command.ts';
 
 /**
@@ -25,9 +24,4 @@ export async function openToRead({
   } catch (error) {
     throw new CommandFailed(`DATA_DIR: ${file} cannot be opened: ${String(error)}`);
   }
-}
-
-/** The file of SQLite. */
-export function databaseFile(dataDir: string): string {
-  return join(dataDir, 'postroom.sqlite');
 }

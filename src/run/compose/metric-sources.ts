@@ -1,7 +1,6 @@
 /** The values that the metrics read from the parts at each scrape. */
 import { statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
-import { join } from 'node:path';
 import { readDepths } from '../../mail/queue/queue.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
@@ -11,13 +10,11 @@ import { HOUR_MS } from '../../platform/time/time.ts';
 import { version } from '../../servers/api/api.ts';
 import type { MetricSources, Metrics } from '../../servers/metrics/metrics.ts';
 import { countUnableToSend } from '../../tenants/domains/domains.ts';
-import type { Config } from '../config/config.ts';
+import { type Config, databaseFile } from '../config/config.ts';
 
 export interface Watched {
   readonly config: Config;
   readonly database: Database;
-  /** Of the embedded database, in DATA_DIR. */
-  readonly databaseFile: string;
   readonly metrics: Metrics;
   connections(): number;
   readonly now: () => number;
@@ -31,7 +28,7 @@ export function metricSources(watched: Watched): MetricSources {
   const { config, database, metrics, connections, bodies, imap, search, shared } = watched;
   const maxAgeMs = config.limits.backupMaxAgeHours * HOUR_MS;
   metrics.setBuild({ version, database: database.engine });
-  const log = join(config.dataDir, `${watched.databaseFile}-wal`);
+  const log = `${databaseFile(config.dataDir)}-wal`;
   return {
     connections,
     now: watched.now,

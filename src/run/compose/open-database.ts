@@ -1,5 +1,4 @@
 /** Opens the database of the settings: for the service, and for commands beside it. */
-import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { storeIdOf } from '../../mailboxes/bodies/bodies.ts';
 import {
@@ -16,12 +15,12 @@ import { type CommitReport, createMetrics, type Metrics } from '../../servers/me
 import {
   type Config,
   ConfigError,
+  databaseFile,
   ensureDataDir,
   forgetMove,
   readMove,
   refuseMoved,
 } from '../config/config.ts';
-import { DATABASE_FILE } from './parts.ts';
 import { type Freezes, watchFreezes } from './watch-freezes.ts';
 
 /** Called when the data cannot be stored any more: the reason in one line, and the error where there was one. */
@@ -107,7 +106,7 @@ export async function openDatabase(
   }
   onStop(unlock);
   if (!isMove) await forgetMove(config.dataDir);
-  const path = join(config.dataDir, DATABASE_FILE);
+  const path = databaseFile(config.dataDir);
   const lost = (error: Error) => onLost('the disk failed: the process ends', error);
   const database = await openSqlite({ path, onLost: lost, onCommit, log: logger }).catch(
     (error) => {

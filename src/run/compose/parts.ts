@@ -94,9 +94,6 @@ interface Served extends Owners, ReturnType<typeof buildEventsAndSessions> {
   readonly publicUrl: () => string;
 }
 
-/** Of the embedded database, in DATA_DIR. */
-export const DATABASE_FILE = 'postroom.sqlite';
-
 /** JSON bodies of the API are small; the mail server's batches have a limit of their own. */
 const MAX_JSON_BODY = 1024 * 1024;
 /** Questions of verification to DNS at once: as many as its checks can have under way, so that none waits here. */
@@ -154,7 +151,7 @@ export function buildParts(given: Given) {
   const state = sharedState(database, embedded, imap);
   const realtime = buildRealtime(common, { ...owners, mailstore, api, state, shared });
   const watched = { connections: () => realtime.connections, bodies, imap, search, shared };
-  metrics.watch(metricSources({ ...common, ...watched, databaseFile: DATABASE_FILE }));
+  metrics.watch(metricSources({ ...common, ...watched }));
   return {
     ...owners,
     ...recorded,

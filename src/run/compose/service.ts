@@ -3,7 +3,6 @@
  * nothing.
  */
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { carryOut } from '../../mail/delivery/delivery.ts';
@@ -25,6 +24,7 @@ import {
   type BoundAddresses,
   type Config,
   ConfigError,
+  databaseFile,
   ensureDataDir,
   fileSecretStore,
   loadSecrets,
@@ -39,7 +39,7 @@ import { prepareImap } from './listen-imap.ts';
 import { prepareSubmission } from './listen-submission.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
 import { type DatabaseOpening, type OnLost, type OnStop, openDatabase } from './open-database.ts';
-import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
+import { buildParts, type Parts } from './parts.ts';
 import { openShared, type SharedTiming } from './shared.ts';
 import { watchFreezes } from './watch-freezes.ts';
 
@@ -225,7 +225,7 @@ function watchData(config: Config, { bodies }: Parts, onLost: OnLost): Promise<(
   const { dataDir } = config;
   const paths = [dataDir];
   // On PostgreSQL it is the old one from before a move, which an operator may remove.
-  if (!config.database.urls) paths.push(join(dataDir, DATABASE_FILE));
+  if (!config.database.urls) paths.push(databaseFile(dataDir));
   if (!config.bodies.bucket) paths.push(config.bodies.folder);
   return watchPaths(paths, (path) => {
     const line = `DATA_DIR: ${path} was moved, removed or mounted over while Postroom was running: the process ends`;

@@ -19,6 +19,7 @@ export { ConfigError } from './config-error.ts';
 export {
   beginMove,
   completeMove,
+  databaseFile,
   ensureDataDir,
   type FolderMove,
   forgetMove,

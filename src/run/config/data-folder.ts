@@ -17,6 +17,11 @@ import {
 import { Repeat } from '../../platform/time/time.ts';
 import { ConfigError, explainFileError, problemLine, quote } from './config-error.ts';
 
+/** The file of SQLite. */
+export function databaseFile(dataDir: string): string {
+  return join(dataDir, 'postroom.sqlite');
+}
+
 /** What only the owner may open; everything else in the folder is made with mode 0600 or 0700. */
 const PRIVATE = [
   '',
