@@ -44,6 +44,7 @@ function fieldOf(found: FastifySchemaValidationError): string {
 }
 
 function expected({ keyword, params, message }: FastifySchemaValidationError): string {
+  const counted = keyword.endsWith('Items') ? 'items' : 'characters';
   switch (keyword) {
     case 'required':
       return 'is required';
@@ -54,17 +55,13 @@ function expected({ keyword, params, message }: FastifySchemaValidationError): s
     case 'type':
       return `must be ${article(String(params.type))}`;
     case 'minLength':
-      return params.limit === 1
-        ? 'must not be empty'
-        : `must have at least ${String(params.limit)} characters`;
-    case 'maxLength':
-      return `must have at most ${String(params.limit)} characters`;
     case 'minItems':
       return params.limit === 1
         ? 'must not be empty'
-        : `must have at least ${String(params.limit)} items`;
+        : `must have at least ${String(params.limit)} ${counted}`;
+    case 'maxLength':
     case 'maxItems':
-      return `must have at most ${String(params.limit)} items`;
+      return `must have at most ${String(params.limit)} ${counted}`;
     case 'minimum':
       return `must be at least ${String(params.limit)}`;
     case 'maximum':

@@ -5,7 +5,7 @@
  * receivers of mail that is still on its way look it up. After that the record and the key are deleted.
  */
 import type { Queries } from '../../platform/database/database.ts';
-import { dkimHost, KEEP_OLD_KEY_MS, type NewDkimKey } from './dns-records.ts';
+import { checkNow, dkimHost, KEEP_OLD_KEY_MS, type NewDkimKey } from './dns-records.ts';
 
 /** Whether a next key of a claim waits for its DNS record. */
 export async function hasNextKey(queries: Queries, domainId: number): Promise<boolean> {
@@ -40,12 +40,7 @@ export async function addNextKey(
       dkim_private_key: key.privateKey,
     })
     .execute();
-  await tx
-    .updateTable('domains')
-    .set({ next_check_at: now })
-    .where('id', '=', domainId)
-    .where('next_check_at', '>', now)
-    .execute();
+  await checkNow(tx, domainId, now);
 }
 
 /**

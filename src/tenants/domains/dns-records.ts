@@ -270,7 +270,11 @@ export async function writeMark(
   if (Number(updated?.numUpdatedRows ?? 0) === 0) {
     throw new Refusal('dns_record_not_found', `the domain has no DNS record ${mark.id}`);
   }
-  if (!givenBack) return;
+  if (givenBack) await checkNow(tx, domainId, now);
+}
+
+/** Lets DNS be asked about the records of a claim as soon as possible. */
+export async function checkNow(tx: Queries, domainId: number, now: number): Promise<void> {
   await tx
     .updateTable('domains')
     .set({ next_check_at: now })
