@@ -1,19 +1,16 @@
 /** Cancels a message before any of it was sent: it is a draft again. */
-import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import {
   describeStored,
   type Mailstore,
   type MailUser,
 } from '../../mailboxes/mailstore/mailstore.ts';
-import type { Database, Queries } from '../../platform/database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import { isRefusal, Refusal, when } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import type { Queue } from '../queue/queue.ts';
-import type { Trace } from '../trace/trace.ts';
+import type { AcceptOptions } from './accept.ts';
 import {
   type AfterCommit,
-  type Copies,
   findDraft,
   type Keeping,
   NOWHERE,
@@ -31,16 +28,12 @@ import {
   writeDraft,
 } from './send-rows.ts';
 
-export interface CancelOptions {
-  readonly database: Database;
-  readonly bodies: Bodies;
+export interface CancelOptions
+  extends Pick<AcceptOptions, 'database' | 'bodies' | 'copies' | 'trace' | 'now'> {
   readonly mailstore: Pick<Mailstore, 'listMailboxes' | 'fetchMessage'>;
-  readonly copies: Copies;
   readonly queue: Pick<Queue, 'withdraw'>;
   /** Counts mail for billing. */
   readonly usage: Pick<Usage, 'count'>;
-  readonly trace?: Pick<Trace, 'write'> | undefined;
-  readonly now: () => EpochMs;
 }
 
 /**

@@ -11,8 +11,7 @@
  * killed between the two, these recipients get the message again, as from any mail server.
  */
 import { randomUUID } from 'node:crypto';
-import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
-import type { Database, Queries } from '../../platform/database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { readHeader } from '../../protocols/message/message.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
@@ -37,8 +36,9 @@ import {
   type Settled,
   type Slot,
 } from '../queue/queue.ts';
-import type { Trace, TraceEvent } from '../trace/trace.ts';
-import type { AfterCommit, Copies } from './copies.ts';
+import type { TraceEvent } from '../trace/trace.ts';
+import type { AcceptOptions } from './accept.ts';
+import type { AfterCommit } from './copies.ts';
 import { accountsOf, type DeliverHereOptions, deliveredHere, prepareSent } from './deliver-here.ts';
 import {
   allOf,
@@ -71,17 +71,15 @@ import {
 } from './send-rows.ts';
 import { findSuppressed, isAddressGone, suppress } from './suppressions.ts';
 
-export interface CarryOutSendsOptions extends DeliverHereOptions {
-  readonly database: Database;
+export interface CarryOutSendsOptions
+  extends DeliverHereOptions,
+    Pick<AcceptOptions, 'database' | 'bodies' | 'copies' | 'trace'> {
   readonly queue: Queue;
-  readonly bodies: Bodies;
-  /** The mailboxes of the sender. */
-  readonly copies: Copies;
+  readonly bodies: AcceptOptions['bodies'];
   readonly sender: Pick<MessageSender, 'sendToAll'>;
   /** Counts bounces, and what recipients here get. */
   readonly usage: Pick<Usage, 'count'>;
   readonly log: { error(what: object, text: string): void };
-  readonly trace?: Pick<Trace, 'write'> | undefined;
   readonly now?: () => EpochMs;
 }
 

@@ -3,7 +3,7 @@
  * `send_recipients`, deliveries, trace, events and usage; and the limit that its recipients count for.
  */
 import { randomUUID } from 'node:crypto';
-import type { MailUser, StagedMessage } from '../../mailboxes/mailstore/mailstore.ts';
+import type { MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import { type NewRow, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
@@ -13,6 +13,7 @@ import type { Counted } from '../../tenants/usage/usage.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import type { PinnedLocation } from './copies.ts';
 import { type AtOnce, type DeliverHereOptions, deliveredHere } from './deliver-here.ts';
+import type { ReadSource } from './read-source.ts';
 import { statusOf } from './send-results.ts';
 import {
   type RequestKey,
@@ -24,14 +25,9 @@ import {
 } from './send-rows.ts';
 
 /** A message that is staged and not yet accepted. */
-export interface WrittenMessage {
+export interface WrittenMessage extends ReadSource {
   readonly user: MailUser;
   readonly account: SendingAccount;
-  readonly staged: StagedMessage;
-  readonly messageId: string;
-  /** Envelope sender; `''` for the null sender. */
-  readonly from: string;
-  readonly recipients: readonly string[];
   /** The keyword of its Received field, where a mail program submitted it and keeps its copy itself. */
   readonly via?: string | undefined;
   /** Whether the same request always gives it the same Message-ID, which no other message has. */

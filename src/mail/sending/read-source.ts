@@ -27,6 +27,7 @@ export interface ReadSource {
   /** With the missing fields added. */
   readonly staged: StagedMessage;
   readonly messageId: string;
+  /** Envelope sender; `''` for the null sender. */
   readonly from: string;
   readonly recipients: readonly string[];
 }

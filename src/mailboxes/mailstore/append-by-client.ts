@@ -1,12 +1,12 @@
 /** Stores messages that a client puts into a mailbox: all of them, or none. */
-import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
+import type { InTransaction, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { encodeBinary } from '../../protocols/message/message.ts';
-import type { Bodies, ByteRange, StagedBody } from '../bodies/bodies.ts';
+import type { ByteRange, StagedBody } from '../bodies/bodies.ts';
 import type { MessageWriter } from './append-messages.ts';
-import type { MessageEditor } from './edit-messages.ts';
-import { type Mailboxes, mailboxNotFound } from './mailboxes.ts';
-import { fits, type Quotas, quotaExceeded } from './quotas.ts';
+import type { MessageEditor, MessageEditorOptions } from './edit-messages.ts';
+import { mailboxNotFound } from './mailboxes.ts';
+import { fits, quotaExceeded } from './quotas.ts';
 import { describeMessage, stageMessage } from './stage-message.ts';
 import type {
   AppendedByClient,
@@ -18,14 +18,8 @@ import type {
   StagedMessage,
 } from './store.ts';
 import { normalizeFlags } from './syntax.ts';
-import type { WriteLine } from './write-line.ts';
 
-export interface ClientAppendsOptions {
-  readonly database: Database;
-  readonly bodies: Bodies;
-  readonly line: WriteLine;
-  readonly mailboxes: Mailboxes;
-  readonly quotas: Quotas;
+export interface ClientAppendsOptions extends Omit<MessageEditorOptions, 'now'> {
   readonly writer: MessageWriter;
   readonly editor: Pick<MessageEditor, 'lockBoth' | 'expungeIn'>;
 }

@@ -29,6 +29,7 @@ import type { OpaqueIds } from './opaque-ids.ts';
 import {
   TEXT_AT_A_TIME,
   TEXT_ROWS,
+  type TextRange,
   TextReader,
   type TextRows,
   textColumns,
@@ -37,19 +38,9 @@ import {
 import { type AddedMessage, hasTexts, type MessageField, type UpdatedMessage } from './store.ts';
 import { flagsFromText } from './syntax.ts';
 
-export interface ChangeWindow {
-  readonly mailboxId: number;
-  /** 0: the client has nothing yet. */
-  readonly base: number;
-  readonly snapshot: number;
-  /** The client has all changes up to this UID, in the order of the page. */
-  readonly afterUid: number;
-  /** Whether the highest UIDs come first; only where `base` is 0. */
-  readonly newest: boolean;
+export interface ChangeWindow extends Omit<TextRange, 'most' | 'pageBytes'> {
   readonly limit: number | undefined;
   readonly fields: readonly MessageField[];
-  /** Called between two pieces of work: others have their turn in it. What it throws ends the work. */
-  readonly between: () => Promise<void>;
 }
 
 export interface ChangePage {

@@ -37,16 +37,18 @@ export interface WindowValues {
 /** The messages to read: those that came after the state `base`, up to the state `snapshot`. */
 export interface TextRange {
   readonly mailboxId: number;
+  /** 0: the client has nothing yet. */
   readonly base: number;
   readonly snapshot: number;
+  /** The client has all of them up to this UID, in the order of the page. */
   readonly afterUid: number;
-  /** Whether the highest UIDs come first. */
+  /** Whether the highest UIDs come first; only where `base` is 0. */
   readonly newest: boolean;
   /** The most messages. */
   readonly most: number;
   /** The most octets of texts; a message that is larger comes alone. */
   readonly pageBytes: number;
-  /** Called between two amounts. */
+  /** Called between two pieces of work: others have their turn in it. What it throws ends the work. */
   readonly between: () => Promise<void>;
 }
 

@@ -88,24 +88,14 @@ export interface SyncRequest {
   readonly row?: MailboxRow;
 }
 
-export interface AddedMessage {
+export interface AddedMessage
+  extends Partial<Pick<Message, 'envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure'>>,
+    Partial<Description> {
   readonly uid: number;
-  readonly envelope?: Envelope;
   /** Of the last change; sent together with the flags. */
   readonly modseq?: string;
-  readonly flags?: readonly string[];
-  /** Octets of the source. */
-  readonly size?: number;
-  /** RFC 3339, UTC. */
-  readonly internalDate?: string;
-  readonly bodyStructure?: BodyStructure;
-  /** The first words, on one line. */
-  readonly preview?: string;
-  /** The same for all messages of a conversation. */
-  readonly threadId?: string;
   /** Names these bytes, also after a move (RFC 8474). Absent where a mail server has none. */
   readonly emailId?: string;
-  readonly hasAttachment?: boolean;
 }
 
 export interface UpdatedMessage {

@@ -1,19 +1,9 @@
 /** The state of one connection (RFC 9051 section 3), and what commands have in common. */
 import type { AccountChange } from '../../mailboxes/changes/changes.ts';
 import type {
-  AppendedByClient,
-  ChangedMailbox,
-  Expunged,
-  Flagged,
-  FlagStore,
+  EmbeddedMailstore,
   ImapStore,
-  MailboxSummary,
-  MailUser,
   MessageSet,
-  NewMessage,
-  Relocated,
-  SyncRequest,
-  SyncResult,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
@@ -25,32 +15,12 @@ import type { View } from './view.ts';
 import type { Watches } from './watches.ts';
 import type { Output } from './write.ts';
 
+type Published = 'sync' | 'createMailbox' | 'renameMailbox' | 'deleteMailbox' | 'appendMessages';
+type PublishedToo = 'replaceMessages' | 'setFlags' | 'move' | 'copy' | 'expunge';
+
 /** The mail store, whose changes are published. */
-export interface ImapMailstore {
-  readonly imap: ImapStore;
-  sync(user: MailUser, request: SyncRequest): Promise<SyncResult>;
-  listMailboxes(user: MailUser): Promise<MailboxSummary[]>;
-  createMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
-  /** See {@link Mailstore.renameMailbox}. */
-  renameMailbox(user: MailUser, name: string, to: string, noselect?: true): Promise<ChangedMailbox>;
-  deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
-  /** See {@link ImapStore.subscribe}. */
-  subscribe(user: MailUser, name: string, isOn: boolean, isNew?: boolean): Promise<void>;
-  appendMessages(
-    user: MailUser,
-    mailbox: string,
-    messages: AsyncIterable<NewMessage>,
-  ): Promise<AppendedByClient>;
-  replaceMessages(
-    user: MailUser,
-    replaced: MessageSet,
-    mailbox: string,
-    messages: AsyncIterable<NewMessage>,
-  ): Promise<AppendedByClient>;
-  setFlags(user: MailUser, set: MessageSet, change: FlagStore): Promise<Flagged>;
-  move(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
-  copy(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
-  expunge(user: MailUser, set: MessageSet): Promise<Expunged>;
+export interface ImapMailstore extends Pick<EmbeddedMailstore, 'imap' | Published | PublishedToo> {
+  readonly subscribe: ImapStore['subscribe'];
 }
 
 /** Who may open which account: the same rules and limits as for HTTP. */

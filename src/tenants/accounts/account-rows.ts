@@ -216,13 +216,9 @@ export async function setQuota(
   return `${row.local_part}@${row.domain_name}`;
 }
 
-export interface SendingAccount extends AccountState {
-  readonly userId: string;
-  readonly domain: string;
-  /** `<local part>@<domain>`, lower case. */
-  readonly address: string;
-  readonly displayName: string;
-}
+export interface SendingAccount
+  extends AccountState,
+    Pick<Account, 'domain' | 'address' | 'displayName'> {}
 
 function querySender(queries: Queries, id: number) {
   return queries
