@@ -51,22 +51,12 @@ interface Counted {
 }
 
 export class MessageEditor {
-  readonly #database: Database;
-  readonly #line: WriteLine;
-  readonly #bodies: Bodies;
-  readonly #mailboxes: Mailboxes;
-  readonly #quotas: Quotas;
-  readonly #now: () => number;
+  readonly #options: MessageEditorOptions;
   readonly #advance: MailboxAdvance;
 
-  constructor({ database, line, bodies, mailboxes, quotas, now }: MessageEditorOptions) {
-    this.#database = database;
-    this.#line = line;
-    this.#bodies = bodies;
-    this.#mailboxes = mailboxes;
-    this.#quotas = quotas;
-    this.#now = now;
-    this.#advance = new MailboxAdvance(database);
+  constructor(options: MessageEditorOptions) {
+    this.#options = options;
+    this.#advance = new MailboxAdvance(options.database);
   }
 
   async setFlags(
@@ -78,7 +68,7 @@ export class MessageEditor {
     normalizeFlags(change.add ?? [], 'add');
     normalizeFlags(change.remove ?? [], 'remove');
     normalizeFlags(change.replace ?? []);
-    await this.#mailboxes.find(user, set.mailbox);
+    await this.#options.mailboxes.find(user, set.mailbox);
     return this.#write(user, (tx) => this.setFlagsIn(tx, user, set, change), within);
   }
 
@@ -87,8 +77,8 @@ export class MessageEditor {
     work: (tx: Queries) => Promise<T>,
     within: InTransaction<T> | undefined,
   ): Promise<T> {
-    return this.#line.run([accountId], () =>
-      this.#database.write(async (tx) => {
+    return this.#options.line.run([accountId], () =>
+      this.#options.database.write(async (tx) => {
         const made = await work(tx);
         await within?.(tx, made);
         return made;
@@ -157,8 +147,8 @@ export class MessageEditor {
     to: string,
     within?: InTransaction<Relocated>,
   ): Promise<Relocated> {
-    await this.#mailboxes.find(user, set.mailbox);
-    await this.#mailboxes.find(user, to);
+    await this.#options.mailboxes.find(user, set.mailbox);
+    await this.#options.mailboxes.find(user, to);
     const isMove = verb === 'move';
     return this.#write(user, (tx) => this.#relocateIn(tx, user, set, to, isMove), within);
   }
@@ -170,13 +160,13 @@ export class MessageEditor {
     to: string,
     moving: boolean,
   ): Promise<Relocated> {
-    if (!moving) await this.#quotas.hold(tx, [user.accountId]);
+    if (!moving) await this.#options.quotas.hold(tx, [user.accountId]);
     const [source, target] = await this.lockBoth(tx, user, set, to);
     const messages = await readMoved(tx, source.id, set.uids);
     if (messages.length === 0) return { state: stateOf(target), uids: new Map(), changes: [] };
     const counts = countOf(messages);
     const flags = new Set(messages.flatMap((one) => flagsFromText(one.flags)));
-    if (!moving) await this.#quotas.refuseFull(tx, user.accountId, counts.octets);
+    if (!moving) await this.#options.quotas.refuseFull(tx, user.accountId, counts.octets);
     const { firstUid, modseq } = await this.#advance.next(tx, {
       mailboxId: target.id,
       uids: messages.length,
@@ -184,7 +174,12 @@ export class MessageEditor {
     });
     await keepKeywords(tx, target.id, [...flags]);
     const uids = new Map(messages.map(({ uid }, index) => [uid, firstUid + index]));
-    const own = { mailbox_id: target.id, created_modseq: modseq, modseq, saved_at: this.#now() };
+    const own = {
+      mailbox_id: target.id,
+      created_modseq: modseq,
+      modseq,
+      saved_at: this.#options.now(),
+    };
     const rows = messages.map((one) => ({ ...one, ...own, uid: uids.get(one.uid) ?? 0 }));
     for (const some of chunks(rows, MESSAGES_AT_A_TIME)) {
       // Who only reads has his turn: five thousand took all of a tenth of a second. Who writes waits in any case.
@@ -204,14 +199,14 @@ export class MessageEditor {
     set: MessageSet,
     within?: InTransaction<Expunged>,
   ): Promise<Expunged> {
-    await this.#mailboxes.find(user, set.mailbox);
+    await this.#options.mailboxes.find(user, set.mailbox);
     const { files, ...expunged } = await this.#write(
       user,
       (tx) => this.expungeIn(tx, user, set),
       within,
     );
     // After the commit: before it, a crash must leave the file; after it, the sweep removes the file.
-    await this.#bodies.removeFiles(files);
+    await this.#options.bodies.removeFiles(files);
     return expunged;
   }
 
@@ -233,7 +228,7 @@ export class MessageEditor {
     const ids = new Set(messages.map(({ body_id }) => body_id));
     const files: string[] = [];
     for (const some of chunks([...ids])) {
-      files.push(...(await this.#bodies.release(tx, some)));
+      files.push(...(await this.#options.bodies.release(tx, some)));
     }
     // After the release: it waits for a transaction that removes another copy of the same body.
     await forgetInSearch(tx, user.accountId, [...ids]);
@@ -246,7 +241,7 @@ export class MessageEditor {
     user: MailUser,
     { mailbox, uidvalidity }: MessageSet,
   ): Promise<MailboxRow> {
-    const row = await this.#mailboxes.lock(tx, user, mailbox);
+    const row = await this.#options.mailboxes.lock(tx, user, mailbox);
     if (uidvalidity === undefined || uidvalidity === String(row.uidvalidity)) return row;
     throw new Refusal(
       'uidvalidity_changed',
@@ -263,9 +258,9 @@ export class MessageEditor {
   ): Promise<[MailboxRow, MailboxRow]> {
     if (canonicalMailboxName(set.mailbox) <= canonicalMailboxName(to)) {
       const source = await this.#lock(tx, user, set);
-      return [source, await this.#mailboxes.lock(tx, user, to)];
+      return [source, await this.#options.mailboxes.lock(tx, user, to)];
     }
-    const target = await this.#mailboxes.lock(tx, user, to);
+    const target = await this.#options.mailboxes.lock(tx, user, to);
     return [await this.#lock(tx, user, set), target];
   }
 
@@ -283,7 +278,7 @@ export class MessageEditor {
       unseen: -gone.unseen,
       octets: -gone.octets,
     });
-    const own = { mailbox_id: mailboxId, modseq, expunged_at: this.#now() };
+    const own = { mailbox_id: mailboxId, modseq, expunged_at: this.#options.now() };
     const uids = JSON.stringify(messages.map(({ uid }) => uid));
     await tx
       .deleteFrom('messages')

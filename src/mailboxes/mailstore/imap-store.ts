@@ -4,13 +4,12 @@
  */
 import { sql } from 'kysely';
 import {
-  type Database,
   isAmong,
   PreparedQuery,
   type Queries,
   type Row,
 } from '../../platform/database/database.ts';
-import type { Bodies, StoredBody } from '../bodies/bodies.ts';
+import type { StoredBody } from '../bodies/bodies.ts';
 import type { LongRequests } from './long-requests.ts';
 import {
   INDEXED_AT_A_TIME,
@@ -20,13 +19,11 @@ import {
 } from './mailbox-indexes.ts';
 import {
   collectKeywords,
-  type Mailboxes,
   mailboxIdOf,
   mailboxNotFound,
   type OpenMailbox,
   openMailbox,
 } from './mailboxes.ts';
-import type { OpaqueIds } from './opaque-ids.ts';
 import type { Quotas, Room } from './quotas.ts';
 import type { MessageReaderOptions } from './read-message.ts';
 import type { ByteRange, MailboxRow, MailUser } from './store.ts';
@@ -111,34 +108,24 @@ export interface ImapStoreOptions extends MessageReaderOptions {
 }
 
 export class ImapStore {
-  readonly #database: Database;
-  readonly #bodies: Bodies;
-  readonly #mailboxes: Mailboxes;
-  readonly #ids: OpaqueIds;
-  readonly #quotas: Quotas;
-  readonly #longRequests: LongRequests;
+  readonly #options: ImapStoreOptions;
   readonly #indexes = new MailboxIndexes();
   readonly #rows = new Map<string, PreparedQuery<RowsValues, object>>();
   readonly #texts = new Map<string, ReturnType<typeof prepareTexts>>();
 
-  constructor({ database, bodies, mailboxes, ids, quotas, longRequests }: ImapStoreOptions) {
-    this.#longRequests = longRequests;
-    this.#quotas = quotas;
-    this.#ids = ids;
-    this.#database = database;
-    this.#bodies = bodies;
-    this.#mailboxes = mailboxes;
+  constructor(options: ImapStoreOptions) {
+    this.#options = options;
   }
 
   /** @throws Refusal mailbox_not_found */
   async open(user: MailUser, name: string): Promise<OpenMailbox> {
-    const { read } = this.#database;
+    const { read } = this.#options.database;
     const { byName } = openMailbox;
     const asked = { accountId: user.accountId, name: canonicalMailboxName(name) };
     const found = await byName.first(read, asked);
     if (found) return found;
     // Makes those that every account has.
-    await this.#mailboxes.find(user, name);
+    await this.#options.mailboxes.find(user, name);
     const row = await byName.first(read, asked);
     if (!row) throw mailboxNotFound(name);
     return row;
@@ -158,7 +145,7 @@ export class ImapStore {
   /** The index of a mailbox as it is now; without messages where the mailbox was deleted. */
   async index(user: MailUser, { id }: Pick<MailboxRow, 'id'>): Promise<MailboxIndex> {
     const { accountId } = user;
-    const mailbox = await openMailbox.byId.first(this.#database.read, { accountId, id });
+    const mailbox = await openMailbox.byId.first(this.#options.database.read, { accountId, id });
     const found = mailbox && (await this.#readIndex(user, mailbox));
     return found?.index ?? NO_MESSAGES;
   }
@@ -169,36 +156,36 @@ export class ImapStore {
     if (known) return { mailbox, index: known };
     const { accountId } = user;
     const read = () =>
-      this.#database.snapshot(async (tx) => {
+      this.#options.database.snapshot(async (tx) => {
         const now = await openMailbox.byId.first(tx, { accountId, id: mailbox.id });
         return now && { mailbox: now, index: await this.#indexes.read(tx, user, now) };
       });
     const isLong = mailbox.messages > INDEXED_AT_A_TIME && !this.#indexes.hasEarlier(mailbox);
-    return isLong ? this.#longRequests.run(user, read) : read();
+    return isLong ? this.#options.longRequests.run(user, read) : read();
   }
 
   /** UIDs of messages that came and went after a state: a sync since then tells nothing of them. */
   async passedSince({ id }: Pick<MailboxRow, 'id'>, modseq: number): Promise<number[]> {
-    const rows = await passedSince.all(this.#database.read, { id, modseq });
+    const rows = await passedSince.all(this.#options.database.read, { id, modseq });
     return rows.map(({ uid }) => uid);
   }
 
   /** What clients know a mailbox, a message and its conversation by (RFC 8474), the same as by HTTP. */
   readonly objectIds = {
     mailbox: ({ uidvalidity }: Pick<MailboxRow, 'uidvalidity'>) => mailboxIdOf(uidvalidity),
-    email: (bodyId: number) => this.#ids.nameBody(bodyId),
+    email: (bodyId: number) => this.#options.ids.nameBody(bodyId),
     thread: (threadId: number) => formatThreadId(threadId),
   };
 
   /** The keywords of an open mailbox. */
   async keywords({ id, keywords }: OpenMailbox): Promise<string[]> {
-    const text = keywords ?? (await this.#database.write((tx) => collectKeywords(tx, id)));
+    const text = keywords ?? (await this.#options.database.write((tx) => collectKeywords(tx, id)));
     return flagsFromText(text);
   }
 
   /** How many messages there are from a UID on. */
   async countFrom({ id }: MailboxRow, uid: number): Promise<number> {
-    const { count } = await this.#database.read
+    const { count } = await this.#options.database.read
       .selectFrom('messages')
       .select(({ fn }) => fn.countAll<number>().as('count'))
       .where('mailbox_id', '=', id)
@@ -209,7 +196,7 @@ export class ImapStore {
 
   /** Keeps from which UID on messages were told to nobody as recent. */
   async keepRecent(mailboxId: number, uid: number): Promise<void> {
-    await this.#database.write((tx) =>
+    await this.#options.database.write((tx) =>
       tx
         .updateTable('mailboxes')
         .set({ recent_uid: uid })
@@ -221,7 +208,7 @@ export class ImapStore {
 
   /** What programs said of their subscriptions, by name. */
   subscriptions(user: MailUser): Promise<ReadonlyMap<string, boolean>> {
-    return readSubscriptions(this.#database, user);
+    return readSubscriptions(this.#options.database, user);
   }
 
   /**
@@ -230,19 +217,19 @@ export class ImapStore {
    * @throws Refusal invalid_request
    */
   async subscribe(user: MailUser, name: string, isOn: boolean, isNew = false): Promise<void> {
-    await this.#database.write((tx) => writeSubscription(tx, user, name, { isOn, isNew }));
+    await this.#options.database.write((tx) => writeSubscription(tx, user, name, { isOn, isNew }));
   }
 
   /** All mailboxes of the account, the oldest first. */
   async list(user: MailUser): Promise<OpenMailbox[]> {
     const { accountId } = user;
-    await this.#mailboxes.find(user, 'INBOX');
-    return openMailbox.all.all(this.#database.read, { accountId });
+    await this.#options.mailboxes.find(user, 'INBOX');
+    return openMailbox.all.all(this.#options.database.read, { accountId });
   }
 
   /** What the account uses, and may use; undefined where it has no quota. */
   async room({ accountId }: MailUser): Promise<Room | undefined> {
-    const [room] = await this.#quotas.rooms(this.#database.read, [accountId]);
+    const [room] = await this.#options.quotas.rooms(this.#options.database.read, [accountId]);
     return room;
   }
 
@@ -250,7 +237,7 @@ export class ImapStore {
   async deleted({
     id,
   }: MailboxRow): Promise<{ readonly messages: number; readonly octets: number }> {
-    const found = await this.#database.read
+    const found = await this.#options.database.read
       .selectFrom('messages')
       .select(({ fn }) => [fn.countAll().as('messages'), fn.sum('size').as('octets')])
       .where('mailbox_id', '=', id)
@@ -303,7 +290,7 @@ export class ImapStore {
     const [first = 0, last = 0] = [uids[0], uids.at(-1)];
     const isRow = last - first + 1 === uids.length;
     const values = { id, first, last, uids: isRow ? '' : JSON.stringify(uids) };
-    const rows = await this.#rowsOf(columns, isRow).all(this.#database.read, values);
+    const rows = await this.#rowsOf(columns, isRow).all(this.#options.database.read, values);
     return rows as unknown as ImapRow<Column>[];
   }
 
@@ -315,13 +302,13 @@ export class ImapStore {
     const key = kinds.join(' ');
     const query = this.#texts.get(key) ?? prepareTexts(kinds);
     this.#texts.set(key, query);
-    const rows = await query.all(this.#database.read, { ids: JSON.stringify(bodyIds) });
+    const rows = await query.all(this.#options.database.read, { ids: JSON.stringify(bodyIds) });
     return new Map(rows.map((row) => [row.body_id, row as Pick<ImapTexts, Kind>]));
   }
 
   /** Keeps more of them; bodies that are gone are left out. */
   async keepTexts(made: ReadonlyMap<number, ImapTexts>): Promise<void> {
-    await this.#database.write(async (tx) => {
+    await this.#options.database.write(async (tx) => {
       const values = (await this.#holdBodies(tx, made)).map(([id, texts]) => ({
         body_id: id,
         ...texts,
@@ -339,13 +326,13 @@ export class ImapStore {
   /** The fields that are kept of headers, by the ids of their bodies. */
   async headers(bodyIds: readonly number[]): Promise<Map<number, string>> {
     const ids = JSON.stringify(bodyIds);
-    const rows = await headersOf.all(this.#database.read, { ids });
+    const rows = await headersOf.all(this.#options.database.read, { ids });
     return new Map(rows.map(({ body_id, fields }) => [body_id, fields]));
   }
 
   /** Keeps more of them; bodies that are gone are left out. */
   async keepHeaders(made: ReadonlyMap<number, string>): Promise<void> {
-    await this.#database.write(async (tx) => {
+    await this.#options.database.write(async (tx) => {
       const held = await this.#holdBodies(tx, made);
       if (held.length === 0) return;
       await tx
@@ -370,16 +357,16 @@ export class ImapStore {
 
   /** Where many sources are, as {@link ImapStore.body} says it. */
   bodies(ids: readonly number[]): Promise<Map<number, StoredBody>> {
-    return this.#bodies.findMany(ids);
+    return this.#options.bodies.findMany(ids);
   }
 
   /** Where a source is; undefined where it was removed. What is in a row comes with its octets. */
   body(id: number): Promise<StoredBody | undefined> {
-    return this.#bodies.find(id);
+    return this.#options.bodies.find(id);
   }
 
   /** Octets of a source. @throws Refusal body_unavailable, unavailable */
   source(body: StoredBody, range?: ByteRange, about: object = {}): AsyncIterable<Uint8Array> {
-    return this.#bodies.read(body, range, about);
+    return this.#options.bodies.read(body, range, about);
   }
 }

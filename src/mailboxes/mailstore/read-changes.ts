@@ -76,17 +76,13 @@ const goneInOrder = new PreparedQuery((value: GoneInOrderValues, queries) =>
 
 /** Reads changes with queries that are compiled once. */
 export class ChangeReader {
-  readonly #queries: Queries;
-  readonly #sources: Sources;
-  readonly #pageBytes: number;
+  readonly #options: ChangeReaderOptions;
   readonly #texts: TextReader;
   readonly #live = new Map<string, PreparedQuery<WindowValues, LiveRow>>();
 
-  constructor({ queries, sources, pageBytes }: ChangeReaderOptions) {
-    this.#queries = queries;
-    this.#sources = sources;
-    this.#pageBytes = pageBytes;
-    this.#texts = new TextReader(queries);
+  constructor(options: ChangeReaderOptions) {
+    this.#options = options;
+    this.#texts = new TextReader(options.queries);
   }
 
   /** Reads one page of changes; `tx` sees one state of the database throughout. */
@@ -96,7 +92,7 @@ export class ChangeReader {
     await this.#describeOlder(tx, window, live.rows);
     return classify(live, await this.#readGone(tx, window, most), {
       ...window,
-      ids: this.#sources.ids,
+      ids: this.#options.sources.ids,
     });
   }
 
@@ -110,7 +106,7 @@ export class ChangeReader {
         .where('mailbox_id', '=', mailboxId)
         .where('uid', '=', row.uid)
         .executeTakeFirst();
-      if (texts) row.older = await describeOlder(this.#sources, texts);
+      if (texts) row.older = await describeOlder(this.#options.sources, texts);
     }
   }
 
@@ -147,7 +143,7 @@ export class ChangeReader {
         ...window,
         afterUid: first ? first.uid - 1 : afterUid,
         most: added?.length ?? most,
-        pageBytes: this.#pageBytes,
+        pageBytes: this.#options.pageBytes,
       },
     );
     const known = changed?.filter((row) => row.created_modseq <= base) ?? [];
@@ -220,7 +216,7 @@ export class ChangeReader {
     const known = this.#live.get(key);
     if (known) return known;
     const query = new PreparedQuery<WindowValues, LiveRow>((value) =>
-      liveQuery(this.#queries, { kind, columns: [...columns], newest }, value),
+      liveQuery(this.#options.queries, { kind, columns: [...columns], newest }, value),
     );
     this.#live.set(key, query);
     return query;

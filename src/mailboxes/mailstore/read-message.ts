@@ -92,21 +92,16 @@ export interface MessageReaderOptions {
 }
 
 export class MessageReader {
-  readonly #database: Database;
-  readonly #bodies: Bodies;
-  readonly #ids: OpaqueIds;
-  readonly #mailboxes: Mailboxes;
+  readonly #options: MessageReaderOptions;
 
-  constructor({ database, bodies, ids, mailboxes }: MessageReaderOptions) {
-    this.#database = database;
-    this.#bodies = bodies;
-    this.#ids = ids;
-    this.#mailboxes = mailboxes;
+  constructor(options: MessageReaderOptions) {
+    this.#options = options;
   }
 
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
     const row = await this.#find(user, mailbox, uid);
-    const describe = () => describeRow({ bodies: this.#bodies, ids: this.#ids }, row);
+    const describe = () =>
+      describeRow({ bodies: this.#options.bodies, ids: this.#options.ids }, row);
     return new StoredMessage(row, describe, (range) => this.#read(user, row, range));
   }
 
@@ -132,10 +127,10 @@ export class MessageReader {
     { mailbox_id, uid, body_id }: MessageRow,
     range?: ByteRange,
   ): AsyncGenerator<Uint8Array> {
-    const body = await this.#bodies.find(body_id);
+    const body = await this.#options.bodies.find(body_id);
     if (!body) throw new Refusal('message_not_found', `message ${uid} was removed`);
     const about = { accountId: user.accountId, mailboxId: mailbox_id, uid, bodyId: body_id };
-    for await (const piece of this.#bodies.read(body, range, about)) {
+    for await (const piece of this.#options.bodies.read(body, range, about)) {
       const waits = enterTurnOf(user);
       if (waits) await waits;
       yield piece;
@@ -143,14 +138,14 @@ export class MessageReader {
   }
 
   async #find(user: MailUser, mailbox: string, uid: number): Promise<MessageRow> {
-    const row = await messageByUid.first(this.#database.read, {
+    const row = await messageByUid.first(this.#options.database.read, {
       accountId: user.accountId,
       mailbox: canonicalMailboxName(mailbox),
       uid,
     });
     if (row) return row;
     // Refuses if the mailbox is missing; an account's default mailboxes may not have been created yet.
-    await this.#mailboxes.find(user, mailbox);
+    await this.#options.mailboxes.find(user, mailbox);
     throw new Refusal('message_not_found', `there is no message ${uid} in "${mailbox}"`);
   }
 }

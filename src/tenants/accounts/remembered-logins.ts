@@ -43,16 +43,10 @@ interface RememberedLoginsOptions {
 const FORM = /^([\w-]{22})\.(\d{1,9})\.([\w-]{43})$/;
 
 export class RememberedLogins {
-  readonly #database: Database;
-  readonly #log: Pick<Logger, 'warn'>;
-  readonly #now: () => number;
-  readonly #secret: SigningKeys;
+  readonly #options: RememberedLoginsOptions;
 
-  constructor({ database, secret, log, now }: RememberedLoginsOptions) {
-    this.#database = database;
-    this.#log = log;
-    this.#now = now;
-    this.#secret = secret;
+  constructor(options: RememberedLoginsOptions) {
+    this.#options = options;
   }
 
   /**
@@ -62,7 +56,7 @@ export class RememberedLogins {
    */
   async begin({ accountId, credentialVersion }: Credentials): Promise<string> {
     const series = randomBytes(16).toString('base64url');
-    await this.#database.write(async (tx) => {
+    await this.#options.database.write(async (tx) => {
       const account = await tx
         .selectFrom('accounts')
         .select('id')
@@ -79,7 +73,7 @@ export class RememberedLogins {
           account_id: accountId,
           credential_version: credentialVersion,
           generation: 1,
-          renewed_at: this.#now(),
+          renewed_at: this.#options.now(),
         })
         .execute();
       await forgetAllBut(tx, accountId, LOGINS_OF_ACCOUNT);
@@ -94,7 +88,7 @@ export class RememberedLogins {
    */
   async renew(text: string): Promise<Renewal> {
     const read = this.#read(text);
-    const renewed = read && (await this.#database.write((tx) => this.#advance(tx, read)));
+    const renewed = read && (await this.#options.database.write((tx) => this.#advance(tx, read)));
     if (!renewed) throw refuseRemembered();
     const { accountId, credentialVersion, ...next } = renewed;
     return { accountId, credentialVersion, next: this.#write(next) };
@@ -104,12 +98,12 @@ export class RememberedLogins {
   async forget(text: string): Promise<void> {
     const read = this.#read(text);
     if (!read) return;
-    await this.#database.write((tx) => remove(tx, read.series));
+    await this.#options.database.write((tx) => remove(tx, read.series));
   }
 
   /** Removes logins that have ended; returns how many. */
   forgetOld(): Promise<number> {
-    return this.#database.write(async (tx) => {
+    return this.#options.database.write(async (tx) => {
       const { numDeletedRows } = await tx
         .deleteFrom('remembered_logins')
         .where('renewed_at', '<=', this.#oldest())
@@ -128,7 +122,7 @@ export class RememberedLogins {
       .executeTakeFirst();
     if (!row) return undefined;
     const { account_id: accountId, credential_version: credentialVersion } = row;
-    const now = this.#now();
+    const now = this.#options.now();
     if (row.renewed_at <= this.#oldest()) {
       await remove(tx, series);
       return undefined;
@@ -145,7 +139,7 @@ export class RememberedLogins {
     if (generation === row.generation - 1 && now < row.renewed_at + GRACE_MS) {
       return { accountId, credentialVersion, series, generation: row.generation };
     }
-    this.#log.warn(
+    this.#options.log.warn(
       { accountId },
       'a remembered login was used by two clients, so one of them has a copy: the login was ended',
     );
@@ -154,19 +148,19 @@ export class RememberedLogins {
   }
 
   #oldest(): number {
-    return this.#now() - REMEMBERED_SECONDS * 1000;
+    return this.#options.now() - REMEMBERED_SECONDS * 1000;
   }
 
   #write({ series, generation }: RememberedText): string {
     const signed = `${series}.${generation}`;
-    return `${signed}.${sign(signed, this.#secret[0]).toString('base64url')}`;
+    return `${signed}.${sign(signed, this.#options.secret[0]).toString('base64url')}`;
   }
 
   /** @returns undefined for a text that was not made here: then the database is not asked */
   #read(text: string): RememberedText | undefined {
     const [, series = '', generation = '', signature = ''] = FORM.exec(text) ?? [];
     const given = Buffer.from(signature, 'base64url');
-    const isOurs = this.#secret.some((secret) => {
+    const isOurs = this.#options.secret.some((secret) => {
       const expected = sign(`${series}.${generation}`, secret);
       return given.length === expected.length && timingSafeEqual(given, expected);
     });
