@@ -75,6 +75,7 @@ export {
   normalizeFlags,
   readNewName,
   readToken,
+  SEPARATOR,
 } from './syntax.ts';
 export { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
 export {

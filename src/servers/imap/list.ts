@@ -1,5 +1,5 @@
 /** LIST with its extensions (RFC 9051 section 6.3.9, RFC 5258, RFC 5819), LSUB, NAMESPACE. */
-import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
+import { type OpenMailbox, SEPARATOR } from '../../mailboxes/mailstore/mailstore.ts';
 import { decodeMailboxName } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
 import { Pace } from './long-work.ts';
@@ -11,7 +11,6 @@ import { mailbox as writeMailbox } from './write.ts';
 const PATTERNS_MAX = 16;
 const WILDCARDS_MAX = 32;
 const LENGTH_MAX = 300;
-const SEPARATOR = '/';
 
 /** Reads a name of a mailbox. */
 export function readMailbox(command: Cursor): string {

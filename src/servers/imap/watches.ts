@@ -2,7 +2,7 @@
  * What a client wants to be told of at any time (RFC 5465), and what it was told last of each mailbox. There is no queue of
  * news: what was told is compared with what is there now. So a lost event is made up for within a minute.
  */
-import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
+import { type OpenMailbox, SEPARATOR } from '../../mailboxes/mailstore/mailstore.ts';
 import type { FetchRequest } from './parse-fetch.ts';
 
 /** The events that are known (RFC 5465 section 5), as BADEVENT lists them. */
@@ -57,9 +57,6 @@ export const UNTOLD: Told = {
   ...{ id: 0, uidvalidity: 0, uidnext: 1, messages: 0, unseen: 0, highestmodseq: 0 },
   isSubscribed: false,
 };
-
-/** Separates the levels of a name. */
-const SEPARATOR = '/';
 
 export class Watches {
   readonly request: NotifyRequest;

@@ -14,6 +14,7 @@
  * it may have a password, of which the database has only a hash otherwise.
  */
 import { createHash } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 import {
   type Database,
   isReferenceGone,
@@ -257,12 +258,6 @@ function columnsOf(owner: KeyOwner) {
 
 function reused(how: string): Refusal {
   return new Refusal('idempotency_key_reused', `this Idempotency-Key ${how}`);
-}
-
-function pause(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, milliseconds);
-  });
 }
 
 /** Of what {@link hashOf} returns. */

@@ -1,6 +1,7 @@
 /** Which claims are due, and when a claim is checked next. */
 import type { Database, Queries } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from '../../../platform/time/time.ts';
 import { type DomainStatus, lockClaim } from '../claims.ts';
 import type { Whose } from '../owner.ts';
 
@@ -113,19 +114,15 @@ export function noteCall(
 
 /* When a claim is checked next. Computed from instants in the database, so that a restart does not change it. */
 
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
-
 /** The first checks, counted from when the claim became pending. */
-const FIRST_CHECKS = [30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE];
-const EARLY_INTERVAL = 30 * MINUTE;
+const FIRST_CHECKS = [30 * SECOND_MS, MINUTE_MS, 2 * MINUTE_MS, 5 * MINUTE_MS, 10 * MINUTE_MS];
+const EARLY_INTERVAL = 30 * MINUTE_MS;
 /** How long the owner of a zone has to change it, and old answers to expire, before a record fails. */
-export const FAILS_AFTER = 72 * HOUR;
-const LATE_INTERVAL = 6 * HOUR;
-const ACTIVE_INTERVAL = 24 * HOUR;
+export const FAILS_AFTER = 72 * HOUR_MS;
+const LATE_INTERVAL = 6 * HOUR_MS;
+const ACTIVE_INTERVAL = 24 * HOUR_MS;
 /** An active claim for which DNS did not answer is checked again before the next day. */
-const ACTIVE_RETRY = HOUR;
+const ACTIVE_RETRY = HOUR_MS;
 
 /** Share of the long intervals by which checks come early, so that they spread over time. */
 const SPREAD = 0.05;
