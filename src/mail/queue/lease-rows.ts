@@ -124,8 +124,8 @@ async function findNextDue(queries: Queries, lane: LaneOfKind): Promise<number |
 }
 
 /**
- * Extends the leases that the owner still has. A renewal that comes after a later one changes nothing. A row that is locked
- * is passed over: its outcome is being written, and to wait for that would cost the others their leases.
+ * Extends the leases that the owner still has. A renewal that comes after a later one changes nothing. Rows that are locked
+ * come last, and by themselves: their outcomes are being written, and to wait for that would cost the others their leases.
  */
 export async function renewLeases(
   database: Database,
@@ -133,23 +133,26 @@ export async function renewLeases(
   ids: readonly number[],
   until: number,
 ): Promise<void> {
-  for (const some of chunks(ids)) {
-    await database.write((tx) =>
-      tx
-        .updateTable('deliveries')
-        .set({ next_attempt_at: until })
-        .where('id', 'in', (eb) =>
-          eb
-            .selectFrom('deliveries')
-            .select('id')
-            .where('id', 'in', some)
-            .where('lease_owner', '=', owner)
-            .where('next_attempt_at', '<', until)
-            .forUpdate()
-            .skipLocked(),
-        )
-        .execute(),
-    );
+  const locked = new Set(ids);
+  for (const waits of [false, true]) {
+    for (const some of chunks([...locked])) {
+      const renewed = await database.write((tx) => {
+        const held = tx
+          .selectFrom('deliveries')
+          .select('id')
+          .where('id', 'in', some)
+          .where('lease_owner', '=', owner)
+          .where('next_attempt_at', '<', until)
+          .forUpdate();
+        return tx
+          .updateTable('deliveries')
+          .set({ next_attempt_at: until })
+          .where('id', 'in', waits ? held : held.skipLocked())
+          .returning('id')
+          .execute();
+      });
+      for (const { id } of renewed) locked.delete(id);
+    }
   }
 }
 

@@ -309,7 +309,7 @@ onEachEngine('queue', (engine) => {
       await receiver.nth(0);
     });
 
-    test('a row whose outcome is being written does not keep the other leases from being renewed', async (t) => {
+    test('a row whose outcome is being written does not keep the other leases from being renewed, and is renewed last', async (t) => {
       const bench = await openQueueBench(engine);
       const locked = Promise.withResolvers<void>();
       const over = Promise.withResolvers<void>();
@@ -318,7 +318,7 @@ onEachEngine('queue', (engine) => {
         async onOutcome() {
           locked.resolve();
           await over.promise;
-          return undefined;
+          throw Object.assign(new Error('locked'), { code: '55P03' });
         },
       });
       await bench.enqueue(queue, bench.delivery('a'), bench.delivery('b'));
@@ -328,14 +328,17 @@ onEachEngine('queue', (engine) => {
       await locked.promise;
       await bench.clock.advance(6 * SECOND);
       const renewed = bench.clock.now() + 20 * SECOND;
-      const other = bench.database.read
-        .selectFrom('deliveries')
-        .select('next_attempt_at')
-        .where('id', '!=', job.id);
+      const rows = bench.database.read.selectFrom('deliveries').select(['id', 'next_attempt_at']);
+      const isRenewed = async (isLocked: boolean) => {
+        const found = (await rows.execute()).find(({ id }) => (id === job.id) === isLocked);
+        return found?.next_attempt_at === renewed;
+      };
       const end = performance.now() + UNTIL_MS;
-      while ((await other.executeTakeFirst())?.next_attempt_at !== renewed) {
-        assert.ok(performance.now() < end, 'it is not renewed');
-      }
+      while (!(await isRenewed(false)))
+        assert.ok(performance.now() < end, 'the other is not renewed');
+      assert.equal(await isRenewed(true), false);
+      over.resolve();
+      while (!(await isRenewed(true))) assert.ok(performance.now() < end, 'it is not renewed');
     });
 
     test('two nodes share the due deliveries: none is attempted twice', async () => {
