@@ -141,10 +141,14 @@ export function endings(outbox: Outbox): OperationRow[] {
   const { operations } = outbox;
   const pairs = cancellingPairs(outbox);
   const { takers, isPending, isLost, follow } = readNeeds(operations, pairs);
+  const isNeeded = (taker: number) =>
+    operations.some(({ needs, state }) => needs === taker && state === 'queued');
   return operations.filter(({ seq, state, needs = 0, inverseOf = seq }) => {
     if (state === 'queued' && isLost(follow(needs))) return true;
     const taker = takers.get(seq) ?? takers.get(inverseOf) ?? 0;
-    return pairs.has(seq) && (takers.has(taker) || !(isPending(taker) || isLost(taker)));
+    // One that is lost keeps it while what takes it back needs that one: then it goes after all.
+    const isKept = isPending(taker) || (isLost(taker) && isNeeded(taker));
+    return pairs.has(seq) && (takers.has(taker) || !isKept);
   });
 }
 

@@ -124,6 +124,17 @@ test('mail that is moved into a mailbox that the copy does not know yet is seen 
   ]);
 });
 
+test('a draft that was taken back is over, also where one that was to take its place is taken back too', async () => {
+  await new Life(new World({ seed: 1, withLocks: false })).live([
+    { do: 'kill', tab: 0 },
+    { do: 'open', tab: 0 },
+    { do: 'draft', tab: 0 },
+    { do: 'undo', pick: 0 },
+    { do: 'draft', tab: 0 },
+    { do: 'undo', pick: 9 },
+  ]);
+});
+
 test('texts stay within what is kept at most, where the tab that fetches them leads no more', async () => {
   const life = new Life(new World({ seed: 1, withLocks: false }));
   await life.live([
