@@ -43,7 +43,11 @@ const leaseDue = new PreparedQuery((value: LeaseValues, queries) =>
       selectWaiting(db, value)
         .where('next_attempt_at', '<=', value.now)
         .where(({ eb, or }) =>
-          or([eb('lease_owner', 'is', null), eb('next_attempt_at', '<=', value.endedBy)]),
+          or([
+            eb('lease_owner', 'is', null),
+            eb('lease_owner', '=', value.owner),
+            eb('next_attempt_at', '<=', value.endedBy),
+          ]),
         )
         .limit(value.limit)
         .forUpdate()

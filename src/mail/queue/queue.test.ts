@@ -293,6 +293,30 @@ onEachEngine('queue', (engine) => {
       assert.equal((await receiver.nth(1)).job.publicId, first.receiver.attempts[0]?.job.publicId);
     });
 
+    test('a delivery that could not be put back while the database was away is attempted again by its own node when its lease ends', async () => {
+      const bench = await openQueueBench(engine);
+      const away = Object.assign(new Error('away'), { code: 'ECONNREFUSED' });
+      let isAway = false;
+      let attempts = 0;
+      const attempt = async () => {
+        isAway = attempts++ === 0;
+        if (isAway) throw away;
+        return delivered;
+      };
+      const write: Database['write'] = (work) =>
+        isAway ? Promise.reject(away) : bench.database.write(work);
+      const { queue } = bench.start({ attempt }, { ...bench.database, write }, () => false);
+      await bench.enqueue(queue, bench.delivery('a'));
+      await until(() => attempts > 0);
+      await queue.idle();
+      isAway = false;
+      for (let look = 0; look < 5; look++) {
+        await bench.clock.advance(6 * SECOND);
+        await queue.idle();
+      }
+      assert.equal(attempts, 2);
+    });
+
     test('a lease that ended while the disk of the server was full is left to its holder', async () => {
       const bench = await openQueueBench(engine);
       const first = bench.start();
