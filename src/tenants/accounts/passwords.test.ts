@@ -64,6 +64,7 @@ test('passwords have 8 characters to 1024 bytes', () => {
     '',
     '1234567',
     '🙂'.repeat(7),
+    'á'.normalize('NFD').repeat(4),
     'x'.repeat(1025),
     'ü'.repeat(513),
     '1234567\0',

@@ -95,7 +95,8 @@ export function checkPassword(password: string): void {
   if (Buffer.byteLength(password) > PASSWORD_MAX_BYTES) {
     throw invalidField('password', `must have at most ${PASSWORD_MAX_BYTES} bytes`);
   }
-  if ([...password].length < PASSWORD_MIN) {
+  // An accent that a keyboard wrote by itself is none.
+  if ([...prepare(password)].length < PASSWORD_MIN) {
     throw invalidField('password', `must have at least ${PASSWORD_MIN} characters`);
   }
   // IMAP and SASL PLAIN end a password at NUL (RFC 4616 section 2).
