@@ -13,7 +13,8 @@ test('of many requests of one account at once, those of others come in between',
   let now = 0;
   t.mock.method(performance, 'now', () => now);
   const authenticate = async (token: string) => {
-    const accountId = Number(token);
+    // No other test of this process has its ids: what such a one did in the same turn, by the true clock, would count.
+    const accountId = 900_000 + Number(token);
     return { accountId, address: `${token}@a.test`, userId: `user ${token}` };
   };
   const tokens = { authenticate } as unknown as Tokens;
@@ -39,8 +40,8 @@ test('a key of one user waits for the share of that user, and the key of the pro
   let now = 0;
   t.mock.method(performance, 'now', () => now);
   const scopes: Record<string, object> = {
-    'one-user': { userId: 'u' },
-    'other-user': { userId: 'v' },
+    'one-user': { userId: 'user of the one key' },
+    'other-user': { userId: 'user of the other key' },
   };
   const made = { open: async (key: string) => scopes[key] as Key };
   const hook = requireKey(new ApiKeys(['product'], made), undefined);
