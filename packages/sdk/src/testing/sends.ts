@@ -11,7 +11,8 @@ interface Sent {
   readonly recipients: readonly string[];
   readonly sendAt: number | undefined;
   status: 'queued' | 'out' | 'cancelled';
-  draft: CancelSendAnswer['draft'] | undefined;
+  /** Of one that was cancelled. */
+  draft?: CancelSendAnswer['draft'];
 }
 
 type By = { readonly id: string } | { readonly key: string };
@@ -64,11 +65,10 @@ export class FakeSends {
       recipients: addresses,
       sendAt,
       status: 'queued',
-      draft,
     };
     this.#sent.push(sent);
     if (body.inReplyTo) account.flag(body.inReplyTo.mailbox, [body.inReplyTo.uid], ['\\Answered']);
-    if (draft && sendAt === undefined) account.remove(draft.mailbox, [draft.uid]);
+    if (draft) account.remove(draft.mailbox, [draft.uid]);
     clock.setTimeout(() => this.#goOut(sent), (sendAt ?? 0) - clock.now());
     return answer;
   }
@@ -81,11 +81,9 @@ export class FakeSends {
     const account = this.#account;
     if (status === 'queued') {
       sent.status = 'cancelled';
-      if (!sent.draft || !account.mailbox(sent.draft.mailbox).find(sent.draft.uid)) {
-        const uid = account.append('Drafts', source, { flags: ['\\Draft', '\\Seen'] });
-        const { uidvalidity } = account.mailbox('Drafts');
-        sent.draft = { mailbox: 'Drafts', uid, uidvalidity };
-      }
+      const uid = account.append('Drafts', source, { flags: ['\\Draft', '\\Seen'] });
+      const { uidvalidity } = account.mailbox('Drafts');
+      sent.draft = { mailbox: 'Drafts', uid, uidvalidity };
       account.remove('Sent', [answer.uid]);
     }
     return { ok: true, draft: sent.draft ?? { mailbox: 'Drafts', uid: 0 } };
@@ -94,7 +92,6 @@ export class FakeSends {
   #goOut(sent: Sent): void {
     if (sent.status !== 'queued') return;
     sent.status = 'out';
-    if (sent.draft) this.#account.remove(sent.draft.mailbox, [sent.draft.uid]);
     for (const address of sent.recipients) this.#around.deliver(address, sent.source);
   }
 
