@@ -84,6 +84,8 @@ onEachEngine('nodes', (engine) => {
     const node = await join(database);
     assert.equal(node.isAlone, true);
     assert.equal(await node.othersHave('disk'), false);
+    // On PostgreSQL others may run beside it.
+    assert.equal(node.isSteady, engine === 'sqlite');
     assert.ok(Math.abs(node.now() - Date.now()) < 5_000);
     const working = new Set<string>();
     const { work, begun } = worker(working, 'a');
@@ -94,6 +96,12 @@ onEachEngine('nodes', (engine) => {
   });
 
   if (engine === 'sqlite') return;
+
+  test('a node without Redis need not wait before it takes over what the one before had leased', async () => {
+    const { database } = await openTestDatabase(engine);
+    const node = await join(database, { hasEvents: false });
+    assert.equal(node.isSteady, true);
+  });
 
   test('a node that lacks something knows whether another one that runs has it', async () => {
     const { database } = await openTestDatabase(engine);

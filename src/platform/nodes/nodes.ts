@@ -77,7 +77,7 @@ export interface Nodes {
   list(): Promise<NodeView[]>;
   /** Whether no other node ran when this one joined. */
   readonly isAlone: boolean;
-  /** Whether leases of other nodes that ended are those of dead nodes; see {@link SteadyBeats}. */
+  /** Whether leases of others that ended are those of dead nodes, as always without Redis, where no other may run; see {@link SteadyBeats}. */
   readonly isSteady: boolean;
   /** Notes for some seconds that this node lacks something. @returns whether another node runs that does not lack it */
   othersHave(thing: string): Promise<boolean>;
@@ -183,7 +183,7 @@ class Node implements Nodes {
   }
 
   get isSteady(): boolean {
-    return this.#steady.isSteady;
+    return !this.#options.facts.hasEvents || this.#steady.isSteady;
   }
 
   async list(): Promise<NodeView[]> {
