@@ -1,4 +1,6 @@
 /** What a chart is made of, and how uPlot draws it (chart.tsx). */
+// Before uPlot.
+import './language.ts';
 import uPlot from 'uplot';
 import type { RouteLocationRaw } from 'vue-router';
 import { formatClock, formatDate } from './format.ts';

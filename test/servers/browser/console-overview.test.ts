@@ -75,6 +75,18 @@ test('a single sample is seen, and a span that is dragged over a chart opens its
   });
 });
 
+test('charts are drawn where the browser names a language that there is not', async () => {
+  await signedIn('', async (page) => {
+    // As WebKitGTK does with LANG=C.
+    await page.addInitScript(
+      `Object.defineProperty(Navigator.prototype, 'language', { get: () => 'C' })`,
+    );
+    await page.reload();
+    await page.locator('.chart .u-over').first().waitFor();
+    assert.equal(await page.locator('.chart .u-over').count(), 4);
+  });
+});
+
 test('the palette leads to pages, domains and accounts by keyboard alone', async () => {
   await signedIn('', async (page) => {
     const press = (key: string) => page.keyboard.press(key);
