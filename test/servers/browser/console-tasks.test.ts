@@ -249,7 +249,9 @@ const tasks: readonly Task[] = [
         const { page } = hand;
         await hand.say('messages', 'Messages');
         await page.locator('h1:focus', { hasText: 'Messages' }).waitFor();
-        await hand.keys('/', got.address, 'Escape');
+        await hand.keys('/');
+        await page.getByLabel('Search messages').and(page.locator(':focus')).waitFor();
+        await hand.keys(got.address, 'Escape');
         // Before the first answer there is no row at all, and keys for rows do nothing.
         await row(page, got.address).first().waitFor();
         await row(page, 'any@').first().waitFor({ state: 'detached' });
