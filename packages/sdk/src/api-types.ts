@@ -2368,7 +2368,7 @@ export interface CancelSendBody {
 
 export interface CancelSendAnswer {
   ok: boolean;
-  /** Where the message is now: a new draft, as the message was accepted. */
+  /** Where the message is now: its old draft, or a new one if there was none. */
   draft: {
     mailbox: string;
     /** UID of the message in its mailbox. */
@@ -2455,7 +2455,7 @@ export interface SendMessageBody {
     /** As the last sync returned it; the call is refused if it has changed. */
     uidvalidity?: string;
   };
-  /** The draft that is sent: it is removed once the mail is accepted. It has the flag `\Draft`, or is in the mailbox of drafts. */
+  /** The draft that is sent: it is removed once the mail is sent. It has the flag `\Draft`, or is in the mailbox of drafts. */
   draft?: {
     /** Its mailbox. */
     mailbox: string;

@@ -252,7 +252,7 @@ async function sends(tell: Tell) {
     inReplyTo,
     attachments,
   });
-  await tell('the draft is gone', 'POST', '/mail/sync', { mailbox: 'Drafts' });
+  await tell('the draft stays until then', 'POST', '/mail/sync', { mailbox: 'Drafts' });
   await tell('the copy', 'POST', '/mail/messages', {
     mailbox: 'Sent',
     uids: [2],

@@ -224,7 +224,7 @@ async function write(
 async function changeMailboxes(
   { copies }: AcceptOptions,
   tx: Queries,
-  { user, account, inReplyTo, draft }: WrittenMessage,
+  { user, account, inReplyTo, draft, sendAt }: WrittenMessage,
   { bodyId, atOnce }: { readonly bodyId: number; readonly atOnce: AtOnce | undefined },
 ) {
   const sent = { domainId: account.domainId, bodyId };
@@ -232,7 +232,9 @@ async function changeMailboxes(
   const traced: TraceEvent[] = [];
   const change = async () => {
     if (inReplyTo) afterCommit.push(await copies.setAnswered(tx, user, inReplyTo, sent));
-    if (draft) afterCommit.push(await copies.remove(tx, user, draft, sent));
+    if (draft && sendAt === undefined) {
+      afterCommit.push(await copies.remove(tx, user, draft, sent));
+    }
   };
   const deliver = async () => {
     const here = await atOnce?.commit(tx);

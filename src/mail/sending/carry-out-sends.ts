@@ -204,6 +204,7 @@ class SendAttempts {
       done.push(delivered.afterCommit);
     }
     await this.#options.trace?.write(tx, traced);
+    // The mail is sent, so its draft is removed.
     const draft = await takeDraft(tx, sendId);
     if (draft) done.push(await copies.remove(tx, account, draft, { domainId, bodyId }));
     if (dsn) done.push(await localMail.report(tx, account, dsn, payload.id));

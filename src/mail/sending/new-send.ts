@@ -38,7 +38,7 @@ export interface WrittenMessage extends ReadSource {
   readonly sendAt: EpochMs | undefined;
   /** The message that it answers. */
   readonly inReplyTo: PinnedLocation | undefined;
-  /** The draft that it was written in, removed when the mail is accepted: what is sent is in Sent. */
+  /** The draft that it was written in, removed when the mail is sent. */
   readonly draft: PinnedLocation | undefined;
 }
 
@@ -58,7 +58,7 @@ const sendRow = new PreparedQuery((row: NewSendRow, queries) =>
  * @param location of the copy in Sent
  */
 export function newSendRow(
-  { user, account, messageId, recipients, key, sendAt }: WrittenMessage,
+  { user, account, messageId, recipients, key, sendAt, draft }: WrittenMessage,
   id: string,
   bodyId: number,
   { mailbox, uid, uidvalidity }: PinnedLocation,
@@ -76,7 +76,8 @@ export function newSendRow(
     recipients: recipients.length,
     idempotency_key: key?.key ?? null,
     request_hash: key?.hash ?? null,
-    draft: null,
+    // A message that is sent at once removes its draft when it is accepted.
+    draft: draft && sendAt !== undefined ? JSON.stringify(draft) : null,
     send_at: sendAt ?? null,
     created_at: now,
   };

@@ -49,7 +49,7 @@ type GivenFields = Pick<Composition, 'from' | 'to' | 'cc' | 'bcc' | 'replyTo' | 
 export interface ComposeRequest extends SendTimes, Partial<GivenFields> {
   readonly attachments?: readonly GivenAttachment[];
   readonly inReplyTo?: MessageLocation;
-  /** The draft that it was written in, removed when the mail is accepted. */
+  /** The draft that it was written in, removed when the mail is sent. */
   readonly draft?: MessageLocation;
 }
 

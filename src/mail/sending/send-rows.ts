@@ -228,7 +228,7 @@ const draftOf = new PreparedQuery(({ sendId }: { sendId: number }, queries) =>
     .where('draft', 'is not', null),
 );
 
-/** The draft of mail that Postroom 0.3.0 accepted: it goes when the mail is sent. That of other mail went before. */
+/** The draft to remove now that the mail is sent; undefined where there is none, or it was removed already. */
 export async function takeDraft(tx: Queries, sendId: number): Promise<PinnedLocation | undefined> {
   const row = await draftOf.first(tx, { sendId });
   if (!row?.draft) return undefined;

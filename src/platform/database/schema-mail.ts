@@ -114,7 +114,7 @@ export interface SendTable {
   idempotency_key: string | null;
   /** SHA-256 of the request that has the key, in hex. */
   request_hash: string | null;
-  /** JSON of the draft that a cancelled mail is; of what 0.3.0 accepted, that it was written in: mailbox, uid, uidvalidity. */
+  /** JSON of the draft that is removed when the mail is sent: mailbox, uid, uidvalidity. */
   draft: string | null;
   /** It is not sent before this time. */
   send_at: number | null;

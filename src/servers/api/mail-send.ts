@@ -113,7 +113,7 @@ const sendBody = Type.Object(
       'The message that is answered. Postroom writes In-Reply-To and References from it, and sets its `\\Answered`.',
     ),
     draft: place(
-      'The draft that is sent: it is removed once the mail is accepted. It has the flag `\\Draft`, or is in the mailbox of drafts.',
+      'The draft that is sent: it is removed once the mail is sent. It has the flag `\\Draft`, or is in the mailbox of drafts.',
     ),
     ...times,
   },
@@ -173,7 +173,7 @@ const cancelAnswer = Type.Object({
       uid: uidSchema,
       uidvalidity: Type.Optional(Type.String({ examples: ['1795244400'] })),
     },
-    { description: 'Where the message is now: a new draft, as the message was accepted.' },
+    { description: 'Where the message is now: its old draft, or a new one if there was none.' },
   ),
 });
 

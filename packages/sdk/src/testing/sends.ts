@@ -11,8 +11,7 @@ interface Sent {
   readonly recipients: readonly string[];
   readonly sendAt: number | undefined;
   status: 'queued' | 'out' | 'cancelled';
-  /** Of one that was cancelled. */
-  draft?: CancelSendAnswer['draft'];
+  draft: CancelSendAnswer['draft'] | undefined;
 }
 
 type By = { readonly id: string } | { readonly key: string };
@@ -65,10 +64,11 @@ export class FakeSends {
       recipients: addresses,
       sendAt,
       status: 'queued',
+      draft,
     };
     this.#sent.push(sent);
     if (body.inReplyTo) account.flag(body.inReplyTo.mailbox, [body.inReplyTo.uid], ['\\Answered']);
-    if (draft) account.remove(draft.mailbox, [draft.uid]);
+    if (draft && sendAt === undefined) account.remove(draft.mailbox, [draft.uid]);
     clock.setTimeout(() => this.#goOut(sent), (sendAt ?? 0) - clock.now());
     return answer;
   }
@@ -81,9 +81,11 @@ export class FakeSends {
     const account = this.#account;
     if (status === 'queued') {
       sent.status = 'cancelled';
-      const uid = account.append('Drafts', source, { flags: ['\\Draft', '\\Seen'] });
-      const { uidvalidity } = account.mailbox('Drafts');
-      sent.draft = { mailbox: 'Drafts', uid, uidvalidity };
+      if (!sent.draft || !account.mailbox(sent.draft.mailbox).find(sent.draft.uid)) {
+        const uid = account.append('Drafts', source, { flags: ['\\Draft', '\\Seen'] });
+        const { uidvalidity } = account.mailbox('Drafts');
+        sent.draft = { mailbox: 'Drafts', uid, uidvalidity };
+      }
       account.remove('Sent', [answer.uid]);
     }
     return { ok: true, draft: sent.draft ?? { mailbox: 'Drafts', uid: 0 } };
@@ -92,6 +94,7 @@ export class FakeSends {
   #goOut(sent: Sent): void {
     if (sent.status !== 'queued') return;
     sent.status = 'out';
+    if (sent.draft) this.#account.remove(sent.draft.mailbox, [sent.draft.uid]);
     for (const address of sent.recipients) this.#around.deliver(address, sent.source);
   }
 
