@@ -176,6 +176,8 @@ export class ComposeSession {
     const { page, undoSeconds } = this.#options;
     if (this.isSending.value || this.#isEnded || !(await this.#mayBeSent())) return;
     if (this.isSending.value || this.#isEnded) return;
+    // A cancel keeps the draft as it is: what was written after the last save would be lost with the form.
+    if (sendAt && this.content.kept && !(await this.save())) return;
     this.isSending.value = true;
     clearTimeout(this.#timer);
     // A save under way ends first: its result is the draft that the mail takes the place of.

@@ -492,6 +492,9 @@ test('mail for tomorrow is still listed after a reload, and becomes a draft when
   await form.getByRole('combobox', { name: 'To' }).fill('dan@shop.test');
   await form.getByLabel('Subject').fill('Lunch');
   await form.getByLabel('Text', { exact: true }).fill('At noon?');
+  await form.getByText('Draft saved').waitFor();
+  await serverHas(id, 'Drafts', ['Lunch']);
+  await form.getByLabel('Text', { exact: true }).fill('At noon? I bring soup.');
   await form.getByRole('button', { name: 'Send later' }).click();
   await page.getByRole('menuitem', { name: /^Tomorrow morning/ }).click();
   await page.getByText('It will be sent on').first().waitFor();
@@ -510,6 +513,10 @@ test('mail for tomorrow is still listed after a reload, and becomes a draft when
   await list.getByRole('button', { name: 'Close' }).first().click();
   await goTo(page, 'Drafts');
   await rowOf(page, 'Lunch').getByText('To: dan@shop.test').waitFor();
+  await rowOf(page, 'Lunch').click();
+  await form.getByLabel('Text', { exact: true }).waitFor();
+  const text = await form.getByLabel('Text', { exact: true }).inputValue();
+  assert.equal(text, 'At noon? I bring soup.');
   assertQuiet();
 });
 

@@ -123,10 +123,10 @@ async function storeMail(
 const withAddress = (_: string, value: unknown) =>
   Array.isArray(value) ? value.filter(({ address }) => address) : value;
 
-/** A message that has its UID by now is named by it. */
+/** A message that has its UID by now is named by it. What an app gives may be a proxy, which IndexedDB does not store. */
 function named<Place extends NamedMessage>(place: Place, copy: Copy): Place {
   const { uid, uidvalidity } = locate(place, copy);
-  return uid === 0 ? place : { ...place, id: uid, uidvalidity };
+  return { ...place, ...(uid !== 0 && { id: uid, uidvalidity }) };
 }
 
 async function showMail(mail: StoredMail, copy: Copy, platform: Platform): Promise<MessageFacts> {

@@ -1,7 +1,7 @@
 /** Mail that is written: what waits is told of, it is taken back until it goes, and a draft says what it answers. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ApiError, type MessageLocation, type SendOperation } from '../../src/mail.ts';
+import { ApiError, type MessageLocation, memoryStore, type SendOperation } from '../../src/mail.ts';
 import { World } from './world.ts';
 
 const mail = { to: [{ address: 'bob@sender.test' }], subject: 'Later', text: 'Hello' };
@@ -60,6 +60,23 @@ test('what became of many mails is asked for in one request, newest first', asyn
     [12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1],
   );
   assert.equal(world.server.requests.length, before + 1);
+});
+
+test('a draft that waits for a network is sent, also where the app keeps its place as a proxy, as Vue does', async () => {
+  const store = memoryStore();
+  const transact = store.transact.bind(store);
+  // IndexedDB takes no proxy either.
+  store.transact = (options, changes) => transact(options, structuredClone(changes));
+  const world = new World({ seed: 1, withLocks: true, store });
+  const { client } = await world.open();
+  await world.pass(5000);
+  world.server.online = false;
+  const { mailbox, id } = await client.saveDraft(mail);
+  const sent = await client.send({ ...mail, draft: new Proxy({ mailbox, id }, {}) });
+  world.server.online = true;
+  await world.pass(60_000, sent.applied);
+  assert.equal(world.account.sends.all.length, 1);
+  assert.equal(world.account.mailbox('Drafts').summary.messages, 0);
 });
 
 test('mail that waits for a network is a draft again at once where it is taken back', async () => {
