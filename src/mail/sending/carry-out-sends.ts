@@ -124,6 +124,9 @@ interface Prepared {
   readonly dsn: Buffer | undefined;
 }
 
+const BARE_REPORT =
+  'what a report to a sender needs cannot be read: it goes unsigned, without the header of the message';
+
 const INTERNAL: SendError = { enhancedStatus: '4.3.0', text: 'internal error' };
 
 class SendAttempts {
@@ -319,12 +322,20 @@ class SendAttempts {
 
   /** RFC 3464: a report in the account's own INBOX about recipients who did not get the message. */
   async #writeDsn(job: Job<SendPayload>, results: readonly Result[]): Promise<Buffer> {
-    const { hostname, domains, bodies } = this.#options;
+    const { hostname, domains, bodies, log } = this.#options;
     const { domain, account, acceptedAt } = job.payload;
     const now = this.#now();
-    const body = await bodies.find(job.bodyId);
-    const header = body && (await readHeader(bodies.read(body)));
-    const dkimKey: DkimKey | undefined = await domains.findDkimKey(job.domainId);
+    const read = async () => {
+      const body = await bodies.find(job.bodyId);
+      const header = body && (await readHeader(bodies.read(body)));
+      const dkimKey: DkimKey | undefined = await domains.findDkimKey(job.domainId);
+      return { header, dkimKey };
+    };
+    // Others may just have got the message: an attempt that failed here would send it to them again.
+    const { header, dkimKey } = await read().catch((err: unknown) => {
+      log.error({ err, id: job.id, mailId: job.mailId }, BARE_REPORT);
+      return { header: undefined, dkimKey: undefined };
+    });
     const dsn = await buildDsn({
       hostname,
       domain,

@@ -370,6 +370,26 @@ onEachEngine('recipients of one destination', (engine) => {
     await queue.stop(0);
   });
 
+  test('of those who got it none gets it again, where the report for another one cannot be read for', async () => {
+    const far = await startFar();
+    const { queue, send, attempt, statuses, reports, bodies } = await openSending(
+      engine,
+      senderTo(far.port),
+    );
+    far.onRecipient = (local) => {
+      if (local !== 'gone') return '250 2.1.5 ok';
+      // Just now the database goes away.
+      bodies.find = () => Promise.reject(new Error('the database is away'));
+      return '550 5.1.1 nobody';
+    };
+    await send('ann', 'gone');
+    await attempt();
+    assert.deepEqual(await statuses(), ['ann delivered', 'gone bounced']);
+    assert.deepEqual(far.transfers, [['ann']]);
+    assert.equal(reports.length, 1);
+    await queue.stop(0);
+  });
+
   test('of a host that is away are not tried one by one, and their end is one report', async () => {
     const asked: number[] = [];
     const away = senderTo(1);
