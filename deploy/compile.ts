@@ -13,8 +13,8 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const dist = join(root, 'dist');
 
-/** What only tests and the compiler need; `main.ts` is a link to `main.js`. */
-const leftOut = /\/dialogues(?:\/|$)|\.(?:test|d)\.ts$|^src\/main\.ts$/;
+/** What only tests need; `main.ts` is a link to `main.js`. */
+const leftOut = /\/dialogues(?:\/|$)|\.test\.ts$|^src\/main\.ts$/;
 
 rmSync(dist, { recursive: true, force: true });
 const isPacked = (path: string) => !leftOut.test(path.slice(root.length));

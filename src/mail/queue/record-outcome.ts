@@ -25,8 +25,9 @@ import { type RowOutcome, writeOutcome } from './worker-rows.ts';
 /** Milliseconds between tries to write an outcome. A lost outcome means a second attempt. */
 const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];
 /**
- * Between those while the database is away or full, or too many others write, however long that is: whoever got the mail would get it again, and
- * again for as long as leases can be written and outcomes cannot. As soon as other nodes look for leases that ended meanwhile.
+ * Between those while the database is away or full, or too many others write, however long that is: whoever got the mail would
+ * get it again, and again for as long as leases can be written and outcomes cannot. As soon as other nodes look for leases
+ * that ended meanwhile.
  */
 const OUTAGE_RETRY_MS = 1_000;
 /** How often an outcome fails for such a reason, while no outage is told, before that is told of it alone. */

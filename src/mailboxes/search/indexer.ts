@@ -318,8 +318,8 @@ export async function keepUnread(tx: Queries, messages: readonly StoredMessage[]
 const UNREAD_COUNTED = 10_000;
 
 /**
- * How many messages could not be read, at most 10,000. One that may yet come, since it is minutes old, does not count:
- * it is read again within this time.
+ * How many messages could not be read, at most 10,000. One that is read again within ten minutes does not count: it came just
+ * now, and its body may yet come.
  */
 export async function countUnread(read: Queries, now: EpochMs): Promise<number> {
   const { rows } = await sql<{ count: number }>`select count(*) as count from (

@@ -3,12 +3,9 @@
  * body of an error answer, ids of requests, and the token of a caller.
  */
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
+import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { answerOf, type ErrorCode, type FieldError, Refusal } from '../errors/errors.ts';
-
-/** Of `node:http`: an import of its values would load Node's own fetch and WebSocket, a twentieth of the time to load all. */
-export const { createServer, STATUS_CODES } = process.getBuiltinModule('node:http');
 
 /** The body of every error answer: the members of RFC 9457 section 3.1 and a stable code. */
 interface Problem {

@@ -5,9 +5,11 @@
  */
 import { LRUCache } from 'lru-cache';
 import pLimit, { type LimitFunction } from 'p-limit';
-import type { RateLimiterAbstract, RateLimiterRes } from 'rate-limiter-flexible';
-// Alone: all of the library takes ten times as long to load.
-import RateLimiterMemory from 'rate-limiter-flexible/lib/RateLimiterMemory.js';
+import {
+  type RateLimiterAbstract,
+  RateLimiterMemory,
+  type RateLimiterRes,
+} from 'rate-limiter-flexible';
 import { entries } from '../memory/memory.ts';
 
 export interface LimitOptions {

@@ -27,11 +27,9 @@ export {
   answerProblem,
   bearerChallenge,
   countField,
-  createServer,
   ERRORS_PAGE,
   readBearer,
   requestIdOf,
-  STATUS_CODES,
 } from './http.ts';
 export {
   type AddressFilter,

@@ -2,12 +2,13 @@
  * The OpenAPI 3.1 description, built from the schemas that the routes are checked with.
  */
 import { createHash } from 'node:crypto';
+import { STATUS_CODES } from 'node:http';
 import { isDeepStrictEqual } from 'node:util';
 import swagger from '@fastify/swagger';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import { Type } from 'typebox';
 import { answerOf, answers, type ErrorCode } from '../../platform/errors/errors.ts';
-import { ERRORS_PAGE, STATUS_CODES } from '../../platform/net/net.ts';
+import { ERRORS_PAGE } from '../../platform/net/net.ts';
 import { webhooks } from './describe-events.ts';
 import { matchesEtag } from './mail-attachment.ts';
 import { type Api, CONSOLE_COOKIE, credentials, LOGIN_COOKIE, SAME_SHAPE } from './route-tools.ts';

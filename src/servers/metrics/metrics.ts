@@ -2,6 +2,7 @@
  * Prometheus metrics at `GET /metrics`, on a port of their own that only this machine can reach. Stores nothing:
  * counters start at 0 with the process.
  */
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import {
   collectDefaultMetrics,
@@ -10,7 +11,6 @@ import {
   type Registry,
 } from 'prom-client';
 import type { AttemptReport } from '../../mail/queue/queue.ts';
-import { createServer } from '../../platform/net/net.ts';
 import { addImapMetrics } from './imap-metrics.ts';
 import { createInstruments, type Instruments } from './instruments.ts';
 import { addMailMetrics } from './mail-metrics.ts';

@@ -1,12 +1,15 @@
 /** The keys that sign mailbox tokens (JWT, RFC 7519), and the claims of a verified token. */
 import { createPublicKey, createSecretKey, type KeyObject } from 'node:crypto';
-// By its parts: all of it takes twice as long to load.
-import type { JWTPayload, JWTVerifyOptions, RemoteJWKSet } from 'jose';
-import { decodeProtectedHeader } from 'jose/decode/protected_header';
-import * as errors from 'jose/errors';
-import { createRemoteJWKSet } from 'jose/jwks/remote';
-import { SignJWT } from 'jose/jwt/sign';
-import { jwtVerify } from 'jose/jwt/verify';
+import {
+  createRemoteJWKSet,
+  decodeProtectedHeader,
+  errors,
+  type JWTPayload,
+  type JWTVerifyOptions,
+  jwtVerify,
+  type RemoteJWKSet,
+  SignJWT,
+} from 'jose';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../platform/time/time.ts';

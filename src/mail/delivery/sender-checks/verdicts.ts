@@ -7,7 +7,7 @@ export interface SendingClient {
   readonly from: string;
   readonly heloName: string;
   readonly remoteAddress: string;
-  /** When the message began to come: whether a signature has expired by then. All nodes agree on that, whatever their clocks say. */
+  /** When the message began to come: a signature must not have expired by then. All nodes agree on it, whatever their clocks say. */
   readonly at: EpochMs;
 }
 
