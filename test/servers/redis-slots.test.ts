@@ -1,31 +1,34 @@
-/** Slots over all nodes, counted by a real Redis. */
+/** Slots and limits over all nodes, counted by a real Redis. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { createClient } from '@redis/client';
 import { pino } from 'pino';
-import { CountingState, Redis, RedisSlots } from '../../src/platform/redis/redis.ts';
+import { CountingState, Redis, RedisSlots, sharedLimits } from '../../src/platform/redis/redis.ts';
 import { atEnd } from '../support/at-end.ts';
 import { startRedis } from './redis.ts';
 
 const log = pino({ level: 'silent' });
 
+async function connect(port: number): Promise<Redis> {
+  const server = {
+    host: '127.0.0.1',
+    port,
+    tls: false,
+    user: undefined,
+    password: undefined,
+    database: 0,
+  };
+  const redis = new Redis({ server, log, answerMs: 10_000 });
+  await redis.start();
+  atEnd(() => redis.stop());
+  return redis;
+}
+
 test('a slot that was refused is not counted, also where the node told Redis of its slots meanwhile', async () => {
   const server = await startRedis();
   atEnd(() => server.stop());
   const node = async (name: string) => {
-    const redis = new Redis({
-      server: {
-        host: '127.0.0.1',
-        port: server.port,
-        tls: false,
-        user: undefined,
-        password: undefined,
-        database: 0,
-      },
-      log,
-      answerMs: 10_000,
-    });
-    await redis.start();
-    atEnd(() => redis.stop());
+    const redis = await connect(server.port);
     return new RedisSlots({ redis, prefix: 'test:', node: name, state: new CountingState(log) });
   };
   const [a, b, c] = await Promise.all([node('a'), node('b'), node('c')]);
@@ -43,4 +46,31 @@ test('a slot that was refused is not counted, also where the node told Redis of 
     await slots.take('after', 1, 9);
   }
   assert.equal(await c.take('key', 1, 1), 1);
+});
+
+test('where Redis is full, or a replica, a count is given back where it was made, and that is told once', async () => {
+  const told: string[] = [];
+  const write = (line: string) => void told.push(JSON.parse(line).msg);
+  const state = new CountingState(pino({}, { write }));
+  for (const name of ['full', 'replica']) {
+    const server = await startRedis('--replica-serve-stale-data', 'yes');
+    atEnd(() => server.stop());
+    const client = createClient({ url: server.url });
+    await client.connect();
+    const redis = await connect(server.port);
+    const limit = sharedLimits(redis, 'test:', state)({ name, most: 2, seconds: 3_600 });
+    await limit.take('before');
+    if (name === 'full') await client.configSet('maxmemory', '1');
+    else await client.replicaOf('127.0.0.1', 9);
+    client.destroy();
+    told.length = 0;
+    for (let i = 0; i < 5; i++) {
+      assert.equal((await limit.take('client')).remaining, 1);
+      assert.equal((await limit.look('client')).remaining, 1);
+      await limit.giveBack('client');
+      await limit.clear('another');
+    }
+    assert.deepEqual(told, ['Redis refuses to count: each node applies the limits on its own']);
+    state.worked();
+  }
 });

@@ -47,21 +47,26 @@ export function sharedLimits(redis: Redis, prefix: string, state: CountingState)
     const count = async <Value>(by: (limit: Limit) => Promise<Value>): Promise<Value> => {
       if (!redis.answers) return by(alone);
       try {
-        const value = await redis.ask((current) => {
+        return await redis.ask((current) => {
           client = current;
           return by(together);
         });
-        state.worked();
-        return value;
       } catch (error) {
         state.failed(error);
         return by(alone);
       }
     };
+    // A Redis that is full or a replica still answers what was counted before: that is not where a count is now.
+    const recall: typeof count = (by) => (state.isOn ? by(alone) : count(by));
     return {
-      take: (key) => count((limit) => limit.take(key)),
-      giveBack: (key) => count((limit) => limit.giveBack(key)),
-      look: (key) => count((limit) => limit.look(key)),
+      take: (key, amount) =>
+        count(async (limit) => {
+          const usage = await limit.take(key, amount);
+          if (limit === together) state.worked();
+          return usage;
+        }),
+      giveBack: (key) => recall((limit) => limit.giveBack(key)),
+      look: (key) => recall((limit) => limit.look(key)),
       async clear(key) {
         // Also clears what was counted here while Redis did not answer.
         await alone.clear(key);

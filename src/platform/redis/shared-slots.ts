@@ -93,7 +93,8 @@ export class RedisSlots implements SharedSlots {
           client.eval(TAKE, { keys: [`${prefix}held:${key}`], arguments: given }),
         );
         taken = Math.min(Math.max(Number(answer) || 0, 0), wanted);
-        state.worked();
+        // To refuse, it writes nothing.
+        if (taken > 0) state.worked();
       } catch (error) {
         // Then each node applies its own limit.
         state.failed(error);
