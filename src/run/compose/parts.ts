@@ -273,6 +273,7 @@ function buildApi(common: Common, served: Served): Api {
     keys: served.namedKeys,
   });
   const { mailHostname: hostname, imap, submission } = config;
+  const isAlone = database.engine === 'sqlite' || config.redis === undefined;
   const settings = {
     hostname,
     // What programs are told to type in: the ports as they are set.
@@ -286,7 +287,7 @@ function buildApi(common: Common, served: Served): Api {
   };
   return createApi({
     ...served,
-    answeredRequests: new AnsweredRequests({ database, now, secret: keys.tokens }),
+    answeredRequests: new AnsweredRequests({ database, isAlone, now, secret: keys.tokens }),
     onAnswered: (answered) => common.metrics.countRequest(answered),
     logger,
     apiKeys: API_KEYS,

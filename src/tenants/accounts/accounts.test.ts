@@ -5,7 +5,6 @@ import { onEachEngine, openTestDatabase } from '../../../test/support/databases.
 import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import type { Change } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
-import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import { listAudit } from '../audit/audit.ts';
 import { Domains } from '../domains/domains.ts';
@@ -487,7 +486,7 @@ onEachEngine('accounts', (engine) => {
     const { userId, create } = await newUser();
     const { id: accountId } = await create('ann');
     await accounts.remove(userId, accountId);
-    const answered = new AnsweredRequests({ database, secret: ['secret'], now: Date.now });
+    const { answered } = openRequests('');
     const request = { owner: { accountId }, key: 'order-4711', hash: async () => '' };
     await assert.rejects(answered.begin(request), { code: 'unauthorized' });
   });
@@ -496,7 +495,7 @@ onEachEngine('accounts', (engine) => {
     const { create } = await newUser();
     const { id: accountId } = await create('ann');
     const { id: otherId } = await create('bob');
-    const answered = new AnsweredRequests({ database, secret: ['secret'], now: Date.now });
+    const { answered } = openRequests('');
     const ask = (key: string, of = accountId) =>
       answered.begin({ owner: { accountId: of }, key, hash: async () => '' });
     const body = 'x'.repeat(32 * 1024 * 1024);
@@ -515,8 +514,8 @@ onEachEngine('accounts', (engine) => {
     let isAway = false;
     const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
     const answered = new AnsweredRequests({
+      isAlone: true,
       database: {
-        engine: database.engine,
         read: database.read,
         write: (work) => (isAway ? Promise.reject(away) : database.write(work)),
       },
@@ -540,9 +539,13 @@ onEachEngine('accounts', (engine) => {
   /** Requests of a user below /v2 to make an account, as a process carries them out. */
   function openRequests(
     userId: string,
-    { secret = ['secret'], now = Date.now }: { secret?: SigningKeys; now?: () => number } = {},
+    {
+      secret = ['secret'],
+      now = Date.now,
+      isAlone = true,
+    }: Partial<ConstructorParameters<typeof AnsweredRequests>[0]> = {},
   ) {
-    const answered = new AnsweredRequests({ database, secret, now });
+    const answered = new AnsweredRequests({ database, isAlone, secret, now });
     const hash = hashOf('POST', '/v2/email-accounts/create', userId);
     const begin = (apiKeyName = 'a key') =>
       answered.begin({
@@ -604,9 +607,13 @@ onEachEngine('accounts', (engine) => {
   test('a request that died before its commit is carried out again', async () => {
     const { userId } = await newUser();
     assert.ok('id' in (await openRequests(userId).begin()));
-    // On SQLite by the next process; on PostgreSQL another node might be at it for 5 minutes.
-    const later = Date.now() + (engine === 'sqlite' ? 1 : 6 * 60_000);
-    assert.ok('id' in (await openRequests(userId, { now: () => later }).begin()));
+    // By the next process; where others may run, one might be at it for 5 minutes.
+    const soon = Date.now() + 1_000;
+    const beside = openRequests(userId, { now: () => soon, isAlone: false });
+    await assert.rejects(beside.begin(), { message: 'the key is in use' });
+    assert.ok('id' in (await openRequests(userId, { now: () => soon }).begin()));
+    const later = soon + 6 * 60_000;
+    assert.ok('id' in (await openRequests(userId, { now: () => later, isAlone: false }).begin()));
   });
 
   test('old answers are forgotten, and their keys are free', async () => {

@@ -5,8 +5,8 @@
  * `idempotency_keys` has a row from the start of a request, and its answer at the end. A request that must not be carried
  * out twice stores its answer in the transaction of its change, where that is in this database: so it is known whether it was
  * carried out, also where the process dies or the answer to the commit is lost. Any other request that was cut off leaves a
- * row without an answer, and is carried out again after {@link UNDER_WAY_MS}, on SQLite as soon as the next process runs: that
- * changes nothing twice, except on a mail server. A request that failed leaves none, also where it failed because the
+ * row without an answer, and is carried out again after {@link UNDER_WAY_MS}, or as soon as the next process runs where no other
+ * node may run: that changes nothing twice, except on a mail server. A request that failed leaves none, also where it failed because the
  * database was away.
  *
  * A key is an account's own, or, below /v2, that of a user and an API key (`scope`). Such a row outlives what the request
@@ -78,7 +78,9 @@ export interface KeyedRequest {
 }
 
 export interface AnsweredRequestsOptions {
-  readonly database: Pick<Database, 'engine' | 'read' | 'write'>;
+  readonly database: Pick<Database, 'read' | 'write'>;
+  /** Whether no other node may run beside this one. */
+  readonly isAlone: boolean;
   /** Encrypts answers. */
   readonly secret: SigningKeys;
   /** The same on all nodes. */
@@ -89,7 +91,7 @@ export interface AnsweredRequestsOptions {
 const FAILED_MAX = 1_000;
 
 export class AnsweredRequests {
-  readonly #database: Pick<Database, 'engine' | 'read' | 'write'>;
+  readonly #database: Pick<Database, 'read' | 'write'>;
   /** Requests that failed, whose rows could not be removed: the next request does it, so that it finds their keys free. */
   #failed: BegunRequest[] = [];
   readonly #seal: Seal;
@@ -99,14 +101,14 @@ export class AnsweredRequests {
     most: KEPT_MAX,
     seconds: ANSWERS_KEPT_MS / 1_000,
   });
-  /** What began before is not under way: its process ended. On PostgreSQL it may be another node's. */
+  /** What began before is not under way: its process ended. */
   readonly #since: number;
 
-  constructor({ database, secret, now }: AnsweredRequestsOptions) {
+  constructor({ database, isAlone, secret, now }: AnsweredRequestsOptions) {
     this.#database = database;
     this.#seal = new Seal(secret, 'answers');
     this.#now = now;
-    this.#since = database.engine === 'sqlite' ? now() : 0;
+    this.#since = isAlone ? now() : 0;
   }
 
   /**

@@ -297,7 +297,12 @@ export async function startApi(
     appPasswords: new AppPasswords({ database, changes, now }),
     tokens,
     mailstore,
-    answeredRequests: new AnsweredRequests({ database, secret: ['secret'], now: Date.now }),
+    answeredRequests: new AnsweredRequests({
+      database,
+      isAlone: true,
+      secret: ['secret'],
+      now: Date.now,
+    }),
     logger,
     publicUrl,
     apiKeys,
