@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createTransport, type SentMessageInfo } from 'nodemailer';
+import { pino } from 'pino';
 import { onEachEngine } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
 import { verify } from '../support/outbound/dkim.ts';
@@ -23,18 +24,21 @@ const newId = () => `<${++ids}@program.test>`;
 onEachEngine('submission', (engine) => {
   let service: TestService;
   let far: FarEnd;
+  const logged: Record<string, unknown>[] = [];
   before(async () => {
     far = await startFarEnd({
       onRcptTo({ address }, _session, callback) {
         callback(address.startsWith('nobody@') ? refusal(550, '5.1.1 no such user') : undefined);
       },
     });
-    service = await startTestService(engine, {
+    const settings = {
       SMTP_RELAY_URL: `smtp://127.0.0.1:${far.port}`,
       SUBMISSIONS_PORT: String(await freePort()),
       SUBMISSION_PORT: String(await freePort()),
       SEND_RECIPIENTS_PER_DAY: '8',
-    });
+    };
+    const logger = pino({}, { write: (line: string) => logged.push(JSON.parse(line)) });
+    service = await startTestService(engine, settings, logger);
   });
 
   const idOf = ({ response }: SentMessageInfo): string => String(response).split(' as ')[1] ?? '';
@@ -128,6 +132,19 @@ onEachEngine('submission', (engine) => {
     assert.equal(status.messageId, id);
     const named = `/mail/sends/by-message-id?messageId=${encodeURIComponent(id)}`;
     assert.deepEqual((await service.mail(ada.token, 'GET', named)).body, status);
+    const line = logged.find(({ mailId }) => mailId === idOf(info));
+    const { msg, account, from, remoteAddress, protocol, recipients } = line ?? {};
+    assert.deepEqual(
+      { msg, account, from, remoteAddress, protocol, recipients },
+      {
+        msg: 'message submitted',
+        account: ada.address,
+        from: ada.address,
+        remoteAddress: '127.0.0.1',
+        protocol: 'ESMTPSA',
+        recipients: 2,
+      },
+    );
     const eve = await service.addAccount(ada, 'eve');
     assert.equal((await service.mail(eve.token, 'GET', named)).body.code, 'send_not_found');
     assert.deepEqual(

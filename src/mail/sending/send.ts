@@ -43,7 +43,12 @@ import {
   type SendStatus,
   sendNotFound,
 } from './send-rows.ts';
-import { AccountSubmitter, type SubmittedEnvelope, submissionKey } from './submission.ts';
+import {
+  AccountSubmitter,
+  type SubmissionLog,
+  type SubmittedEnvelope,
+  submissionKey,
+} from './submission.ts';
 
 export interface SendingOptions
   extends Omit<AcceptOptions, 'now' | 'queue' | 'oneStatement' | 'trace'> {
@@ -55,6 +60,7 @@ export interface SendingOptions
   readonly enabled: boolean;
   /** The most octets of a message. */
   readonly maxMessageBytes: number;
+  readonly log: SubmissionLog;
   readonly now?: () => EpochMs;
 }
 
@@ -145,10 +151,11 @@ export class Sending {
 
   /** Takes mail of an account that logged in by SMTP. */
   submitter(access: MailAccess): AccountSubmitter {
-    const { database, bodies, now } = this.#options;
+    const { database, bodies, now, log } = this.#options;
     return new AccountSubmitter(access, {
       database,
       now,
+      log,
       checkRoom: (octets) => bodies.checkRoom(octets),
       findSender: () => this.#findSender(database.read, access),
       submit: (envelope, source) => this.#submit(access, envelope, source),

@@ -24,10 +24,23 @@ export interface SubmittedEnvelope {
   readonly via: string;
 }
 
+/** The connection that it comes by. */
+interface SubmittedFrom {
+  /** The keyword of its Received field (RFC 3848). */
+  readonly protocol: string;
+  readonly remoteAddress: string;
+  readonly sessionId: string;
+}
+
+export interface SubmissionLog {
+  info(fields: object, message: string): void;
+}
+
 export interface SubmitterOptions {
   readonly database: Database;
   readonly now: () => EpochMs;
   readonly checkRoom: (octets: number) => Promise<Refusal | undefined>;
+  readonly log: SubmissionLog;
   /** @throws Refusal send_disabled, domain_not_ready, account_not_found */
   readonly findSender: () => Promise<SendingAccount>;
   readonly submit: (
@@ -81,16 +94,16 @@ export class AccountSubmitter {
 
   /** @throws Refusal for the message */
   async receive(
-    {
-      from,
-      to,
-      arrival,
-    }: Omit<SubmittedEnvelope, 'via'> & { readonly arrival: { readonly protocol: string } },
+    { from, to, arrival }: Omit<SubmittedEnvelope, 'via'> & { readonly arrival: SubmittedFrom },
     source: AsyncIterable<Uint8Array>,
   ) {
     try {
-      const envelope = { from, to, via: arrival.protocol };
+      const { protocol, remoteAddress, sessionId } = arrival;
+      const envelope = { from, to, via: protocol };
       const { id } = await this.#options.submit(envelope, this.#untilClosed(source));
+      const account = this.#access.address;
+      const about = { mailId: id, sessionId, remoteAddress, protocol, account, from };
+      this.#options.log.info({ ...about, recipients: to.length }, 'message submitted');
       return to.map((recipient) => ({ recipient, result: 'delivered' as const, id }));
     } catch (error) {
       throw error instanceof Refusal ? ofMessage(error) : error;
