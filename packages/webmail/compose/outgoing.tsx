@@ -4,7 +4,7 @@ import type { OpenedProps } from '../state/parts.ts';
 import { Button } from '../ui/button.tsx';
 import { component } from '../ui/component.ts';
 import { Dialog } from '../ui/dialog.tsx';
-import { formatWhen, reasonOf } from '../ui/format.ts';
+import { formatSoon, reasonOf } from '../ui/format.ts';
 import { useLoaded, Waiting } from '../ui/loaded.tsx';
 import { say } from '../ui/toasts.tsx';
 
@@ -23,7 +23,7 @@ const SendRow = ({ send, cancel }: { send: SentMail; cancel: () => void }) => {
     <li class="ruled">
       <p>
         <b class={{ bad: status === 'bounced' }}>
-          {waits ? `Goes out ${formatWhen(sendAt)}` : STATES[status]}
+          {waits ? `Goes out ${formatSoon(sendAt)}` : STATES[status]}
         </b>{' '}
         {subject}
         {waits && <Button class="plain" label="Cancel sending" press={cancel} />}

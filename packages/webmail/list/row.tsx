@@ -3,11 +3,12 @@
 // biome-ignore-all lint/a11y/useKeyWithClickEvents: the grid has the keys
 /** One row of the list. */
 import { nameOf, namesOf, subjectOf } from '../reading/stranger-text.ts';
-import { specialUseOf, titleOfName } from '../state/accounts.ts';
+import { specialUseOf, titleOfName, waitsAs } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
 import { route } from '../state/route.ts';
 import { isOpen } from '../thread/opened.ts';
 import { Avatar } from '../ui/avatar.tsx';
+import { formatSoon } from '../ui/format.ts';
 import { Icon } from '../ui/icon.tsx';
 import { When } from '../ui/when.tsx';
 import { drag } from './drag.ts';
@@ -50,6 +51,7 @@ export const ListRow = ({ row, index, isActive, isChosen }: RowProps) => {
   const { latest, messages, isUnread, isStarred, isChild } = row;
   const { envelope, internalDate } = latest;
   const count = messages.length;
+  const waiting = waitsAs(latest);
   const by = swiped.value?.key === row.key ? swiped.value.by : 0;
   const looks = {
     swiped: by !== 0,
@@ -104,7 +106,7 @@ export const ListRow = ({ row, index, isActive, isChosen }: RowProps) => {
           <When at={internalDate} />
         </span>
         <span class="line">
-          <span class="subject cut" dir="auto">
+          <span class="subject cut grow" dir="auto">
             {subjectOf(envelope)}
           </span>
           {count > 1 && !isChild && (
@@ -119,6 +121,7 @@ export const ListRow = ({ row, index, isActive, isChosen }: RowProps) => {
           )}
         </span>
         <span class="cut small" dir="auto">
+          {waiting && <span class="pill wait">Goes out {formatSoon(waiting.sendAt)}</span>}{' '}
           {route.value.query && <span class="pill">{titleOfName(latest.mailbox)}</span>}{' '}
           {latest.preview}
         </span>

@@ -1,7 +1,14 @@
 /** The accounts that are signed in here, each with its client and what it tells. */
 import { computed, type ShallowRef, shallowReactive, shallowRef } from 'vue';
 import { keptLogins, signIn as logIn, type MailLogin } from '../../sdk/src/login.ts';
-import type { MailboxInfo, MailClient, MailState, Operation } from '../../sdk/src/mail/client.ts';
+import type {
+  MailboxInfo,
+  MailClient,
+  MailMessage,
+  MailState,
+  Operation,
+  SentMail,
+} from '../../sdk/src/mail/client.ts';
 import { memoryStore, openMail, type Store } from '../../sdk/src/mail.ts';
 import { indexedDbStore } from '../../sdk/src/stores/indexeddb.ts';
 import { subjectOf } from '../reading/stranger-text.ts';
@@ -13,6 +20,10 @@ import { type Account, writing } from './parts.ts';
 import { go, isPanelOpen, route } from './route.ts';
 
 const server = { baseUrl: location.origin, app: 'webmail' };
+
+/** After mail went out, the server says so. */
+const AFTER_MS = 1000;
+const HOUR_MS = 3_600_000;
 
 /** A change that the server refused. */
 interface Refused {
@@ -27,6 +38,7 @@ export class OpenAccount implements Account {
   readonly #client: ShallowRef<MailClient>;
   /** Takes away what was said of the end of the login. */
   #unsay = () => {};
+  #timer: ReturnType<typeof setTimeout> | undefined;
   /** The copy of a login of this tab, which leaves nothing on the machine. */
   readonly #memory: Store | undefined;
   readonly live = shallowReactive({
@@ -35,6 +47,8 @@ export class OpenAccount implements Account {
     mailboxes: [] as readonly MailboxInfo[],
     pending: [] as readonly Operation[],
     refused: [] as readonly Refused[],
+    /** Mail that goes out later: its copy in Sent is there already, and its draft is there until then. */
+    waiting: [] as readonly SentMail[],
   });
 
   private constructor(login: MailLogin, memory: Store | undefined, client: MailClient) {
@@ -66,9 +80,11 @@ export class OpenAccount implements Account {
   #follow(): void {
     const { client, live } = this;
     const take = (told: Partial<typeof live>) => Object.assign(live, told);
+    const readWaiting = () => void this.#readWaiting(client);
     live.state = client.state;
     client.on('state', (told) => {
       take(told);
+      if (told.state === 'live' || told.state === 'polling') readWaiting();
       // On a phone nothing else says so while mail is read or written.
       if (told.state === 'stopped' && accounts.value.includes(this)) {
         const action = { label: 'Sign in', run: opens('sign-in') };
@@ -80,7 +96,11 @@ export class OpenAccount implements Account {
       }
     });
     client.on('mailboxes', take);
-    client.on('pending', take);
+    client.on('pending', (told) => {
+      const before = live.pending.filter(isSend);
+      take(told);
+      if (before.some(({ id }) => !told.pending.some((one) => one.id === id))) readWaiting();
+    });
     client.on('rejected', ({ operation, error }) => {
       const reason = reasonOf(error);
       live.refused = [...live.refused, { operation, reason }];
@@ -102,12 +122,31 @@ export class OpenAccount implements Account {
     void this.#look();
   }
 
+  /** Again once the next one goes out; each hour too, since another device may have taken one back. */
+  async #readWaiting(client: MailClient): Promise<void> {
+    clearTimeout(this.#timer);
+    // Without an answer, what was known stays.
+    const sends = await client.sends().catch(() => undefined);
+    if (!sends || client !== this.client) return;
+    const waiting = sends.filter(({ status, sendAt }) => status === 'queued' && sendAt);
+    this.live.waiting = waiting;
+    if (waiting.length === 0) return;
+    const next = Math.min(...waiting.map(({ sendAt = '' }) => Date.parse(sendAt))) - Date.now();
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(
+      () => void this.#readWaiting(client),
+      Math.min(Math.max(0, next) + AFTER_MS, HOUR_MS),
+    );
+  }
+
   /** What the copy has already. */
   async #look(): Promise<void> {
     this.live.pending = await this.client.pending();
     this.live.mailboxes = await this.client.mailboxes();
   }
 }
+
+const isSend = ({ kind }: Operation) => kind === 'send';
 
 export const accounts = shallowRef<readonly OpenAccount[]>([]);
 
@@ -127,6 +166,14 @@ export const here = computed(() => mailboxes.value.get(route.value.mailbox));
 /** Its special use (RFC 6154); empty where it has none. */
 export function specialUseOf(name: string): string {
   return mailboxes.value.get(name)?.specialUse ?? '';
+}
+
+/** The mail that goes out later of which a message is the copy in Sent, or the draft. */
+export function waitsAs({ mailbox, id, envelope }: MailMessage): SentMail | undefined {
+  return current.value?.live.waiting.find(
+    ({ messageId, draft }) =>
+      messageId === envelope.messageId || (draft?.mailbox === mailbox && draft.id === id),
+  );
 }
 
 export const isTrash = (name: string): boolean => specialUseOf(name) === '\\Trash';

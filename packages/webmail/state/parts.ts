@@ -6,7 +6,7 @@
  * client for the rest.
  */
 import { shallowRef } from 'vue';
-import type { Address, MailClient, MailMessage } from '../../sdk/src/mail/client.ts';
+import type { Address, MailClient, MessageLocation } from '../../sdk/src/mail/client.ts';
 import type { ComposeContent } from '../compose/content.ts';
 
 /** An account that is signed in here. */
@@ -33,7 +33,7 @@ export type Writing = {
       readonly subject?: string;
       readonly text?: string;
     }
-  | { readonly kind: 'reply' | 'reply-all' | 'forward' | 'draft'; readonly about: MailMessage }
+  | { readonly kind: 'reply' | 'reply-all' | 'forward' | 'draft'; readonly about: MessageLocation }
 );
 
 /** What the composer shows, undefined while it is closed; and whether that may go: it is saved then. */

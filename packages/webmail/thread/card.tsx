@@ -1,13 +1,16 @@
 /** One message of a conversation: a line, or the whole of it. */
-import type { MailMessage } from '../../sdk/src/mail/client.ts';
+import type { MailMessage, SentMail } from '../../sdk/src/mail/client.ts';
 import { isStarred, isUnread } from '../list/rows.ts';
 import { MessageBody } from '../reading/message-body.tsx';
 import { nameOf } from '../reading/stranger-text.ts';
+import { waitsAs } from '../state/accounts.ts';
 import { star } from '../state/actions.ts';
 import { type Account, write as startWriting } from '../state/parts.ts';
 import { Avatar } from '../ui/avatar.tsx';
 import { Tool } from '../ui/button.tsx';
+import { formatSoon } from '../ui/format.ts';
 import { Icon } from '../ui/icon.tsx';
+import { sayFailure } from '../ui/toasts.tsx';
 import { When } from '../ui/when.tsx';
 
 interface CardProps {
@@ -20,6 +23,7 @@ interface CardProps {
 export const Card = ({ account, message, isOpen, toggle }: CardProps) => {
   const [from] = message.envelope.from ?? [];
   const isDraft = message.flags.includes('\\Draft');
+  const waiting = waitsAs(message);
   const isOn = isStarred(message);
   const write = (kind: 'draft' | 'reply') => startWriting({ kind, account, about: message });
   return (
@@ -35,14 +39,25 @@ export const Card = ({ account, message, isOpen, toggle }: CardProps) => {
               {isOpen ? from?.address : message.preview}
             </span>
           </span>
-          {isDraft && <span class="pill wait">Draft</span>}
+          {waiting ? (
+            <span class="pill wait">Goes out {formatSoon(waiting.sendAt)}</span>
+          ) : (
+            isDraft && <span class="pill wait">Draft</span>
+          )}
           {message.hasAttachment && !isOpen && <Icon name="attach" />}
           <When at={message.internalDate} />
         </button>
-        {isOpen && isDraft && (
+        {isOpen && waiting && (
+          <Tool
+            icon="edit"
+            label="Cancel sending, and edit"
+            press={() => void takeBack(account, waiting)}
+          />
+        )}
+        {isOpen && isDraft && !waiting && (
           <Tool icon="edit" label="Go on writing" press={() => write('draft')} />
         )}
-        {isOpen && !isDraft && (
+        {isOpen && !isDraft && !waiting && (
           <>
             <Tool
               icon="star"
@@ -58,3 +73,13 @@ export const Card = ({ account, message, isOpen, toggle }: CardProps) => {
     </section>
   );
 };
+
+/** It is not sent, and its draft goes on. */
+async function takeBack(account: Account, { operation }: SentMail): Promise<void> {
+  try {
+    const { mailbox, uid } = (await operation.cancel())?.draft ?? {};
+    if (mailbox && uid) startWriting({ kind: 'draft', account, about: { mailbox, id: uid } });
+  } catch (error) {
+    sayFailure('It was not taken back', error);
+  }
+}

@@ -3,7 +3,7 @@ import { computed, shallowRef, watch } from 'vue';
 import type { MailMessage, MessageId } from '../../sdk/src/mail/client.ts';
 import type { Row } from '../list/rows.ts';
 import { list } from '../list/source.ts';
-import { current, type OpenAccount, specialUseOf } from '../state/accounts.ts';
+import { current, type OpenAccount, specialUseOf, waitsAs } from '../state/accounts.ts';
 import { write } from '../state/parts.ts';
 import { byThread } from '../state/remembered.ts';
 import { go, type Route, route } from '../state/route.ts';
@@ -37,7 +37,8 @@ export function openRow({ latest, isChild }: Row, how: 'push' | 'replace'): void
   const account = current.value;
   if (!account) return;
   const { mailbox, threadId, id, flags } = latest;
-  if (flags.includes('\\Draft') || specialUseOf(mailbox) === '\\Drafts') {
+  const isDraft = flags.includes('\\Draft') || specialUseOf(mailbox) === '\\Drafts';
+  if (isDraft && !waitsAs(latest)) {
     write({ kind: 'draft', account, about: latest });
     return;
   }
@@ -64,9 +65,15 @@ async function read(
     return [known ?? (await account.client.mailbox(mailbox).read(id)).message];
   }
   const { messages } = await account.client.thread(open.id);
-  const shown = messages.filter(
+  const own = messages.filter(
     (message) => message.mailbox === mailbox || !APART.includes(specialUseOf(message.mailbox)),
   );
+  // Of mail that waits the copy in Sent is shown, and not the draft beside it.
+  const names = new Set(own.map(({ envelope }) => envelope.messageId));
+  const shown = own.filter((message) => {
+    const { messageId } = waitsAs(message) ?? message.envelope;
+    return messageId === message.envelope.messageId || !names.has(messageId);
+  });
   if (shown.length > 0) return shown;
   // A match of a search may be of a mailbox that the copy does not have yet.
   const found = list.source.value.messages.filter(({ threadId }) => threadId === open.id);
@@ -86,7 +93,10 @@ export function followOpened(): void {
     { immediate: true, flush: 'sync' },
   );
   watch(
-    () => [current.value, route.value, list.source.value, current.value?.live.state] as const,
+    () => {
+      const { state, waiting } = current.value?.live ?? {};
+      return [current.value, route.value, list.source.value, state, waiting] as const;
+    },
     async ([account, now], _before, onCleanup) => {
       if (!account || !now.open) return;
       // What was asked for last is shown, whichever answer comes first.

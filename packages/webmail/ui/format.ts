@@ -5,6 +5,13 @@ import { ConnectionError } from '../../sdk/src/errors.ts';
 export const formatClock = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' }).format;
 const day = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });
 const dayOfYear = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' });
+const soon = new Intl.DateTimeFormat(undefined, {
+  weekday: 'short',
+  day: 'numeric',
+  month: 'short',
+  hour: 'numeric',
+  minute: '2-digit',
+});
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'short' });
 
 /** The time today, the day this year, else the date. */
@@ -15,6 +22,9 @@ export function formatWhen(at: string): string {
   if (date.toDateString() === now.toDateString()) return formatClock(date);
   return (date.getFullYear() === now.getFullYear() ? day : dayOfYear).format(date);
 }
+
+/** Day and time of what is going to be. */
+export const formatSoon = (at = ''): string => soon.format(new Date(at));
 
 /** Day and time, as a title or in the head of a message. */
 export function formatFull(at: string): string {
@@ -29,9 +39,9 @@ export function formatSize(octets: number): string {
   return `${(Math.round(octets / 100_000) / 10).toLocaleString()} MB`;
 }
 
-/** "1 message", "2 messages" */
-export function count(amount: number, noun: string): string {
-  return `${amount.toLocaleString()} ${noun}${amount === 1 ? '' : 's'}`;
+/** "1 message", "2 messages", "50+ messages" */
+export function count(amount: number, noun: string, more = ''): string {
+  return `${amount.toLocaleString()}${more} ${noun}${amount === 1 ? '' : 's'}`;
 }
 
 /** In words: a refusal of the server begins with its code, which is for programs, as is what browsers say of the network. */

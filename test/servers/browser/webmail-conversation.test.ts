@@ -1,8 +1,8 @@
-/** Conversations in the webmail: what of a long one is in view, and who a row is about. */
+/** Conversations in the webmail: as one row, what of a long one is in view, and mail of them that waits. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { type MailPages, PHONE, startMailPages } from './mail-pages.ts';
-import { goTo, openWebmail, rowOf } from './webmail-page.ts';
+import { goTo, isLive, openWebmail, rowOf } from './webmail-page.ts';
 
 let pages: MailPages;
 
@@ -34,8 +34,8 @@ for (const [where, viewport] of [
       const { y } = (await bodyOf(subject).boundingBox()) ?? assert.fail();
       return y > 0 && y < viewport.height;
     };
-    // Beside its number, which unfolds it in the list.
-    await rowOf(page, 'Offsite').click({ position: { x: 80, y: 15 } });
+    // Where nothing but the row is: its number is at the end of the line.
+    await rowOf(page, 'Offsite').click();
     // Two are unread.
     await bodyOf('Re: Offsite 19').waitFor();
     assert.ok(await isSeen('Re: Offsite 18'));
@@ -56,5 +56,109 @@ test('a row of Sent goes by whom the mail is for', async () => {
   await goTo(page, 'Sent');
   await rowOf(page, 'Sent to her').getByText('To: Zoe').waitFor();
   assert.equal(await rowOf(page, 'Sent to her').locator('.avatar').innerText(), 'Z');
+  assertQuiet();
+});
+
+test('a search shows a conversation once, and the keys and numbers are of all that was found of it', async () => {
+  const { id, address } = await pages.newAccount();
+  await pages.send(address, 'Harbour');
+  // More than one page of what is found, and copies of one message are one conversation.
+  for (let have = 1; have < 128; have *= 2) {
+    const uids = Array.from({ length: have }, (_, at) => at + 1);
+    await pages.callMail(id, 'POST', '/mail/copy', { mailbox: 'INBOX', uids, to: 'INBOX' });
+  }
+  const { token } = await pages.service.call('POST', `/v2/email-accounts/${id}/token`, {
+    user_id: 'u',
+  });
+  const old = await fetch(
+    `${pages.service.url}/mail/append?mailbox=INBOX&internalDate=2020-01-01T00:00:00Z`,
+    {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'message/rfc822' },
+      body: 'Subject: Harbour of old\r\n\r\nText\r\n',
+    },
+  );
+  assert.ok(old.ok, await old.text());
+  const { page, assertQuiet } = await openWebmail(pages, address);
+  await rowOf(page, 'Harbour of old').waitFor();
+  await page.keyboard.press('/');
+  await page.keyboard.type('subject:harbour');
+  await page.keyboard.press('Enter');
+  await page.getByText('129 messages', { exact: true }).waitFor();
+  assert.equal(await page.getByRole('row').count(), 2);
+  await rowOf(page, 'Harbour').first().getByText('128', { exact: true }).waitFor();
+  await page.keyboard.press('j');
+  await page.locator('.row.active', { hasText: 'Harbour of old' }).waitFor();
+
+  // What is chosen, what is said and what comes back are so many messages.
+  await page.keyboard.press('Home');
+  await page.keyboard.press('x');
+  await page.locator('.list-bar').getByText('128 messages', { exact: true }).waitFor();
+  // The conversation and its messages, which have rows of their own then.
+  await page.getByRole('button', { name: '128 messages, unfold' }).click();
+  await page.keyboard.press('Control+a');
+  await page.locator('.list-bar').getByText('129 messages', { exact: true }).waitFor();
+  await page.keyboard.press('e');
+  await page.locator('.toast').getByText('Archived: 129 messages').waitFor();
+  assertQuiet();
+});
+
+test('a press in the middle of a row opens it, however short its subject is', async () => {
+  const { address } = await pages.newAccount();
+  await pages.send(address, 'Is this so?', { messageId: '<so@sender.test>' });
+  await pages.send(address, 'Re: Is this so?', { references: '<so@sender.test>' });
+  const { page } = await openWebmail(pages, address, { viewport: { width: 800, height: 600 } });
+  const row = rowOf(page, 'Is this so?');
+  const [box, count] = [await row.boundingBox(), await row.locator('.count').boundingBox()];
+  assert.ok(box && count);
+  // The number is beside the date, whatever the subject is.
+  const date = (await row.locator('time').boundingBox()) ?? assert.fail();
+  assert.equal(Math.round(count.x + count.width), Math.round(date.x + date.width));
+  await row.click();
+  await page.locator('.message-body').getByText('Text of Re: Is this so?').waitFor();
+});
+
+test('an answer that goes out tomorrow is one card, which is cancelled and edited there', async () => {
+  const { id, address } = await pages.newAccount();
+  await pages.send(address, 'Question', { messageId: '<question@sender.test>' });
+  const { page, assertQuiet } = await openWebmail(pages, address, { stay: true });
+  await rowOf(page, 'Question').click();
+  await page.locator('.message-body').getByText('Text of Question').waitFor();
+  await page.keyboard.press('r');
+  const form = page.getByRole('dialog').filter({ has: page.getByLabel('Subject') });
+  await form.getByLabel('Text', { exact: true }).fill('The answer');
+  await form.getByText('Draft saved').waitFor();
+  await page.getByText('change pending').waitFor({ state: 'detached' });
+  await form.getByRole('button', { name: 'Send later' }).click();
+  await page.getByRole('menuitem', { name: /^Tomorrow morning/ }).click();
+  const cards = page.locator('.thread .message');
+  const waiting = cards.filter({ hasText: /Goes out/ });
+  const isOneCard = async () => {
+    await waiting.getByRole('button', { name: 'Cancel sending, and edit' }).waitFor();
+    await waiting.locator('.message-body').getByText('The answer').waitFor();
+    assert.equal(await cards.count(), 2);
+    assert.equal(await page.getByRole('button', { name: 'Go on writing' }).count(), 0);
+  };
+  await isOneCard();
+  await page.reload();
+  await isLive(page);
+  await isOneCard();
+  for (const mailbox of ['Sent', 'Drafts']) {
+    await goTo(page, mailbox);
+    await rowOf(page, 'Question')
+      .getByText(/^Goes out/)
+      .waitFor();
+  }
+  // The draft is not written on beside what goes out.
+  await rowOf(page, 'Question').click();
+  await isOneCard();
+  await waiting.getByRole('button', { name: 'Cancel sending, and edit' }).click();
+  const text = form.getByLabel('Text', { exact: true });
+  await text.waitFor();
+  assert.match(await text.inputValue(), /^The answer/);
+  await waiting.waitFor({ state: 'detached' });
+  const sent = { mailbox: 'Sent', fields: ['envelope'] };
+  const { changes } = await pages.callMail(id, 'POST', '/mail/sync', sent);
+  assert.deepEqual(changes.added, []);
   assertQuiet();
 });

@@ -118,6 +118,8 @@ export interface SendOperation extends Operation {
 /** What became of a mail. Until it goes out, `operation.cancel()` makes it a draft again. */
 export interface SentMail extends Send {
   readonly subject: string;
+  /** What it was made of: until it goes out, both are there. */
+  readonly draft: MessageLocation | undefined;
   readonly operation: SendOperation;
 }
 

@@ -8,7 +8,7 @@ import type {
   SentMail,
 } from './client.ts';
 import type { Copy, NewOperation } from './copy.ts';
-import { findNamed, locate } from './named.ts';
+import { findNamed, locate, locateLeft } from './named.ts';
 import { type OperationTools, StoredSend, toOperation } from './operation.ts';
 import { makeId, type Platform } from './platform.ts';
 import {
@@ -79,7 +79,10 @@ export async function readSends(tools: OperationTools): Promise<SentMail[]> {
       const row = rows.get(send.id);
       if (!row) continue;
       const operation = new StoredSend(tools, [row]);
-      found.push({ ...send, subject: row.mail?.subject ?? '', operation });
+      const { subject = '', draft: kept } = row.mail ?? {};
+      const located = kept && locateLeft(kept, tools.copy);
+      const draft = located && { mailbox: located.mailbox, id: located.uid };
+      found.push({ ...send, subject, draft, operation });
     }
   }
   return found;

@@ -12,7 +12,9 @@ test('mail for later is found after a reload and many other changes, and cancell
   const first = await world.open();
   await world.pass(5000);
   const sendAt = new Date(world.server.clock.now() + 86_400_000).toISOString();
-  const sent = await first.client.send({ ...mail, sendAt }, { undoSeconds: 0 });
+  const { operation, ...draft } = await first.client.saveDraft(mail);
+  await world.pass(1000, operation.applied);
+  const sent = await first.client.send({ ...mail, sendAt, draft }, { undoSeconds: 0 });
   await world.pass(1000, sent.applied);
   const inbox = first.client.mailbox('INBOX');
   const [id] = await inbox.ids();
@@ -28,7 +30,7 @@ test('mail for later is found after a reload and many other changes, and cancell
   assert.deepEqual([found?.subject, found?.status, found?.sendAt], ['Later', 'queued', sendAt]);
   const answer = found?.operation.cancel();
   await world.pass(5000, answer);
-  assert.equal((await answer)?.draft.mailbox, 'Drafts');
+  assert.deepEqual(found?.draft, { mailbox: 'Drafts', id: (await answer)?.draft.uid });
   assert.deepEqual(
     world.account.sends.all.map(({ status }) => status),
     ['cancelled'],
