@@ -53,7 +53,7 @@ export const Composer = component<ComposerProps>(['writing', 'isOfSeveral'], (pr
   // Signed in again, it can be saved.
   watch(() => what.account.client, save);
   const gone = new AbortController();
-  let uncover: () => void;
+  let uncover = () => {};
   onMounted(() => {
     composer.leave = leave;
     uncover = coverPage(() => (session.value ? void session.value.close() : close(what)));

@@ -1,9 +1,11 @@
 /** Above the list: what it shows, how many are chosen, and what can be done with these. */
 import { current, here, titleOfName } from '../state/accounts.ts';
-import { commands, hasUnread } from '../state/commands.ts';
+import { sizeOf } from '../state/actions.ts';
+import { commands, hasUnread, target } from '../state/commands.ts';
 import { opens } from '../state/overlay.ts';
 import { goTo, route } from '../state/route.ts';
 import { Button, Tool } from '../ui/button.tsx';
+import { count } from '../ui/format.ts';
 import { sayFailure } from '../ui/toasts.tsx';
 import { selection } from './selection.ts';
 import { list } from './source.ts';
@@ -45,13 +47,12 @@ function look(): void {
 
 const Found = () => {
   const { isOffline, isIndexing, hasMore } = list.source.value;
-  const { length } = list.rows.value;
-  const amount = hasMore ? `${length}+` : String(length);
+  const { length } = list.messages.value;
   return (
     <>
       {chooseTool()}
       <h1 class="cut">
-        Search <span class="soft small">{amount === '1' ? '1 match' : `${amount} matches`}</span>
+        Search <span class="soft small">{count(length, 'message', hasMore ? '+' : '')}</span>
       </h1>
       {isOffline && (
         <span class="pill wait" title="Only mail on this device was searched">
@@ -66,16 +67,14 @@ const Found = () => {
 
 const Chosen = () => {
   const { chosen, isAll } = selection;
-  const total = list.source.value.total.toLocaleString();
+  const all = `All ${count(list.source.value.total, 'message')}`;
   const canHaveAll = !isAll.value && list.missing.value > 0;
   return (
     <>
       <Tool icon="close" label="Choose none" shortcut="Escape" press={selection.clear} />
-      <span class="amount">
-        {isAll.value ? `All ${total}` : `${chosen.size.toLocaleString()} chosen`}
-      </span>
+      <span class="amount">{isAll.value ? all : count(sizeOf(target.value), 'message')}</span>
       {canHaveAll && chosen.size === list.rows.value.length && (
-        <Button class="link" label={`All ${total}`} press={selection.chooseAll} />
+        <Button class="link" label={all} press={selection.chooseAll} />
       )}
       <span class="actions" role="toolbar" aria-label="Chosen messages">
         <Actions />

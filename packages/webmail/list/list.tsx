@@ -26,8 +26,9 @@ export const List = defineComponent(() => {
     [selection.index, () => selection.active.value?.key],
     () => void nextTick(() => show(selection.index.value)),
   );
-  watch([() => range.value.to, () => rows.value.length], ([to, length]) => {
-    if (to + AHEAD > length) list.more();
+  // Also where what was read made no row more: it belongs to conversations that have theirs.
+  watch([() => range.value.to, list.source], ([to]) => {
+    if (to + AHEAD > rows.value.length) list.more();
   });
   watch(listName, () => grid.value?.scrollTo(0, 0));
   return () => (

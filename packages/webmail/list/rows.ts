@@ -58,7 +58,7 @@ interface RowOptions {
 export function makeRows(messages: readonly MailMessage[], options: RowOptions): Row[] {
   const alone = (message: MailMessage) => `m/${keyOf(message)}`;
   const groups = Map.groupBy(messages, (message) =>
-    options.byThread && message.threadId !== undefined ? `t/${message.threadId}` : alone(message),
+    options.byThread && message.threadId ? `t/${message.threadId}` : alone(message),
   );
   return [...groups].flatMap(([key, group]) => {
     const row = makeRow(key, group);

@@ -8,7 +8,7 @@ import { byThread } from '../state/remembered.ts';
 import { route } from '../state/route.ts';
 import { reasonOf } from '../ui/format.ts';
 import { sayFailure } from '../ui/toasts.tsx';
-import { keyOf, makeRows, messageOf, type Row } from './rows.ts';
+import { keyOf, makeRows, messageOf } from './rows.ts';
 
 /** Messages that are read from the copy at first; scrolling down reads more. */
 const FIRST_LIMIT = 200;
@@ -41,6 +41,9 @@ const source = shallowRef<Source>(nothing);
 const unfolded = shallowReactive(new Set<string>());
 /** Matches that an action took away, until the search is made again. */
 const gone = shallowReactive(new Set<string>());
+const messages = computed(() =>
+  source.value.messages.filter((message) => !gone.has(keyOf(message))),
+);
 
 /** Ends what fills the list, and reads more of it. */
 interface Filling {
@@ -51,10 +54,9 @@ let filling: Filling | undefined;
 
 export const list = {
   source,
-  rows: computed<readonly Row[]>(() => {
-    const messages = source.value.messages.filter((message) => !gone.has(keyOf(message)));
-    return makeRows(messages, { byThread: byThread.value && !route.value.query, unfolded });
-  }),
+  /** Those that are shown. */
+  messages,
+  rows: computed(() => makeRows(messages.value, { byThread: byThread.value, unfolded })),
   /** Rows that are not read yet: the list is as high as if they were there. */
   missing: computed(() =>
     route.value.query ? 0 : Math.max(0, source.value.total - source.value.messages.length),

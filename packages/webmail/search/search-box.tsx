@@ -1,14 +1,18 @@
 /** The search box of the page; what its operators are is shown as long as the focus is within. */
 import { computed, ref } from 'vue';
 import type { Account } from '../state/parts.ts';
-import { go, route } from '../state/route.ts';
+import { closeOpen, go, isNarrow, route } from '../state/route.ts';
 import { component } from '../ui/component.ts';
 import { Icon } from '../ui/icon.tsx';
 
 const ID = 'search';
 
 export function focusSearch(): void {
-  document.getElementById(ID)?.focus();
+  // On a phone what is open lies over it.
+  if (isNarrow.matches) closeOpen();
+  const box = document.getElementById(ID) as HTMLInputElement | null;
+  box?.focus();
+  box?.select();
 }
 
 const operators = [

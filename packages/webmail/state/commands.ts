@@ -20,7 +20,8 @@ export const target = computed<Target>(() => {
     return { allOf: route.value.mailbox, total: list.source.value.total };
   }
   if (chosen.size === 0 && reading.here.value.length > 0) return { messages: reading.here.value };
-  return { messages: targets.value.flatMap(({ messages }) => messages) };
+  // A conversation, and those of its messages that have rows of their own, may both be chosen.
+  return { messages: [...new Set(targets.value.flatMap(({ messages }) => messages))] };
 });
 
 /** Messages of the target that are known by name. */
@@ -108,7 +109,7 @@ export const commands = {
   /** Moves the active row, and what is open with it. */
   step(by: number): void {
     const { active, index } = selection;
-    // A search finds messages of one conversation, which are all open with it.
+    // The rows of an unfolded conversation are all open with it.
     const isAtOpen = !route.value.open || (active.value && isOpen(active.value));
     const from = isAtOpen ? index.value : list.rows.value.findIndex(isOpen);
     selection.activate(from < 0 ? 0 : from + by);

@@ -4,6 +4,7 @@
  */
 import { onBeforeUnmount, onMounted } from 'vue';
 import { singleKeys } from '../state/remembered.ts';
+import { isNarrow } from '../state/route.ts';
 
 type Keys = Readonly<Record<string, () => void>>;
 
@@ -18,12 +19,15 @@ const PRESSED = 'a, button, summary';
 /** They go on while they are held; held, others would do to one message after the other what was meant for one. */
 const HELD = /^[jk]$/;
 const ABOVE = 'dialog[open], :popover-open';
+/** On a phone, what covers the whole page. */
+const COVERS = '.composer, .protocol';
 
 /** Does what a key does; for keys that were pressed within a frame as well. */
 export function pressKey(event: KeyboardEvent): void {
   const { key, timeStamp } = event;
   if (event.defaultPrevented || event.isComposing) return;
-  if (event.altKey || event.ctrlKey || event.metaKey || document.querySelector(ABOVE)) return;
+  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  if (document.querySelector(isNarrow.matches ? `${ABOVE}, ${COVERS}` : ABOVE)) return;
   if (event.repeat && !HELD.test(key)) return;
   const target = event.target instanceof Element ? event.target : document.body;
   if (key !== 'Escape' && (!singleKeys.value || target.closest(TYPED))) return;

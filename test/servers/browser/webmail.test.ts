@@ -61,15 +61,21 @@ test('a day with mail: it comes by itself, is read, archived and brought back, f
 
   await page.getByLabel('Search mail').fill('subject:invoice has:attachment is:read');
   await page.keyboard.press('Enter');
-  await page.getByText('1 match', { exact: true }).waitFor();
+  await page.getByText('1 message', { exact: true }).waitFor();
   await rowOf(page, 'Invoice').click();
   await page.getByText('a.pdf').waitFor();
-  // Two messages of one conversation are found, and both are open with it: the keys go on nevertheless.
+  // Two messages of one conversation are found: they are one row, and the keys go on to the next.
   await page.getByLabel('Search mail').fill('text');
   await page.keyboard.press('Enter');
-  await page.getByText('3 matches', { exact: true }).waitFor();
-  for (const key of ['Home', 'Enter', 'j', 'j', 'k']) await page.keyboard.press(key);
-  await page.locator('.row.active', { hasText: 'Re: Report' }).waitFor();
+  await page.getByText('3 messages', { exact: true }).waitFor();
+  assert.equal(await page.getByRole('row').count(), 2);
+  for (const key of ['Home', 'Enter']) await page.keyboard.press(key);
+  await page.locator('.row.open', { hasText: 'Invoice' }).waitFor();
+  await page.keyboard.press('j');
+  await page.locator('.row.open.active', { hasText: 'Re: Report' }).waitFor();
+  await page.locator('.message-body').getByText('Text of Re: Report').waitFor();
+  await page.keyboard.press('k');
+  await page.locator('.row.open.active', { hasText: 'Invoice' }).waitFor();
   await page.getByLabel('End the search').click();
 
   await page.getByRole('button', { name: 'New folder' }).click();
@@ -166,7 +172,7 @@ test('all of it with the keyboard alone, and the focus stays in the list', async
   await page.keyboard.press('Home');
   await page.keyboard.press('x');
   await page.keyboard.press('Shift+ArrowDown');
-  await page.getByText('2 chosen').waitFor();
+  await page.getByText('2 messages', { exact: true }).waitFor();
   await page.keyboard.press('s');
   await until(page, "document.querySelectorAll('.star.on').length === 2");
   await page.keyboard.press('Escape');
@@ -188,7 +194,7 @@ test('all of it with the keyboard alone, and the focus stays in the list', async
   await page.keyboard.type('e in:archive');
   await page.keyboard.press('Enter');
   await page
-    .getByText('matches', { exact: false })
+    .getByRole('heading', { name: /^Search/ })
     .or(page.getByText('Nothing found'))
     .first()
     .waitFor();
@@ -258,6 +264,45 @@ test('on a phone there is one pane, Back closes it, and what is pressed is large
   // Nothing lies over it: it is pressed where it is seen.
   await page.getByRole('button', { name: 'Close the protocol' }).tap();
   await page.getByRole('complementary', { name: 'Protocol' }).waitFor({ state: 'detached' });
+  assertQuiet();
+});
+
+test('the key of the search leads to its box wherever that is seen, on a phone too', async () => {
+  const { id, address } = await pages.newAccount();
+  await pages.send(address, 'Question');
+  const { page, assertQuiet } = await openWebmail(pages, address, { viewport: PHONE });
+  const box = page.getByLabel('Search mail');
+  const hasFocus = () => inPage<boolean>(page, "document.activeElement?.id === 'search'");
+  await rowOf(page, 'Question').click();
+  await page.locator('.message-body').getByText('Text of Question').waitFor();
+  // What is open is in front of it.
+  await page.keyboard.press('/');
+  await page.locator('.reading-pane').waitFor({ state: 'hidden' });
+  assert.ok(await hasFocus());
+  await page.keyboard.type('first words');
+  await page.keyboard.press('Enter');
+  await page.getByText('Nothing found').waitFor();
+  // The words of before give way to those that are typed.
+  await page.keyboard.press('/');
+  await page.keyboard.type('question');
+  assert.equal(await box.inputValue(), 'question');
+  await page.keyboard.press('Enter');
+  await rowOf(page, 'Question').waitFor();
+  await page.keyboard.press('?');
+  await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+  await page.keyboard.press('/');
+  assert.equal(await hasFocus(), false);
+  await page.keyboard.press('Escape');
+  // A form that covers the page takes the keys, also where its text does not have the focus.
+  await page.keyboard.press('c');
+  const form = page.getByRole('dialog', { name: 'New message' });
+  await form.getByLabel('Subject').waitFor();
+  await inPage(page, 'document.activeElement.blur()');
+  for (const key of ['/', '#']) await page.keyboard.press(key);
+  assert.equal(await hasFocus(), false);
+  await form.getByRole('button', { name: 'Save and close' }).click();
+  await rowOf(page, 'Question').waitFor();
+  await serverHas(id, 'INBOX', ['Question']);
   assertQuiet();
 });
 
@@ -367,7 +412,7 @@ test('what a search found in Trash is gone for good only after a question', asyn
   await page.getByText('change pending').waitFor({ state: 'detached' });
   await page.getByLabel('Search mail').fill('thrown');
   await page.keyboard.press('Enter');
-  await page.getByText('2 matches', { exact: true }).waitFor();
+  await page.getByText('2 messages', { exact: true }).waitFor();
   // Of both, the one that is not there yet goes there.
   await page.keyboard.press('Control+a');
   await page.keyboard.press('#');
@@ -376,7 +421,7 @@ test('what a search found in Trash is gone for good only after a question', asyn
   await page.getByText('change pending').waitFor({ state: 'detached' });
   await page.getByLabel('Search mail').fill('subject:thrown');
   await page.keyboard.press('Enter');
-  await page.getByText('2 matches', { exact: true }).waitFor();
+  await page.getByText('2 messages', { exact: true }).waitFor();
   await page.keyboard.press('#');
   const question = page.getByRole('dialog', { name: 'Delete for good?' });
   await question.getByText('1 message of Trash will be gone').waitFor();
@@ -527,7 +572,7 @@ test('what a search found is in the list again when the server refuses to move i
   await rowOf(page, 'Stuck').waitFor();
   await page.getByLabel('Search mail').fill('subject:stuck');
   await page.keyboard.press('Enter');
-  await page.getByText('1 match', { exact: true }).waitFor();
+  await page.getByText('1 message', { exact: true }).waitFor();
   await rowOf(page, 'Stuck').getByText('Inbox', { exact: true }).waitFor();
   const refusal = { code: 'invalid_request', title: 'No', status: 400, detail: 'it is stuck' };
   await page.route('**/mail/move', (route) => route.fulfill({ status: 400, json: refusal }));
