@@ -12,7 +12,7 @@ import type { Qualifier } from './search.ts';
 
 type Keys = Readonly<Record<string, (event: KeyboardEvent) => void>>;
 
-const layers: Keys[] = [];
+const layers = new Set<Keys>();
 
 /** Where letters are typed. */
 const TYPED = 'input:not([type="checkbox"]), textarea, select, [contenteditable]';
@@ -25,12 +25,12 @@ addEventListener('keydown', (event) => {
   if (document.querySelector(ABOVE)) return;
   if (!isControl && (keys.value === 'off' || (event.target as Element).closest(TYPED))) return;
   const name = isControl ? `Control+${event.key}` : event.key;
-  layers.findLast((layer) => layer[name])?.[name]?.(event);
+  [...layers].findLast((layer) => layer[name])?.[name]?.(event);
 });
 
 export function useKeys(layer: Keys): void {
-  onMounted(() => layers.push(layer));
-  onBeforeUnmount(() => layers.splice(layers.indexOf(layer), 1));
+  onMounted(() => layers.add(layer));
+  onBeforeUnmount(() => layers.delete(layer));
 }
 
 /** Those of the box that is on the screen. */

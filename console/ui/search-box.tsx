@@ -86,6 +86,8 @@ export const SearchBox = defineComponent(
     useKeys({
       '/': (event) => {
         event.preventDefault();
+        // Not every browser gives the focus to what is selected.
+        input.value?.focus();
         input.value?.select();
       },
     });
