@@ -64,10 +64,12 @@ export class ConnectionError extends Error {
 export function isPassing(error: unknown): boolean {
   if (error instanceof ConnectionError) return true;
   if (!(error instanceof ApiError)) return false;
-  const { status, retryAfter } = error;
+  const { status, code, retryAfter } = error;
   // A key that is in use: the first attempt is still under way.
   const isUnderWay = status === 409 && retryAfter !== undefined;
-  return status >= 500 || status === 429 || status === 408 || isUnderWay;
+  // The recipients of a day last for hours: whoever sends is told.
+  const isOfMinute = status === 429 && code !== 'send_limit';
+  return status >= 500 || status === 408 || isOfMinute || isUnderWay;
 }
 
 /** Statuses of proxies that say something of the request itself, or of who sent it: it would be refused again. */

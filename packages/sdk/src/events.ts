@@ -124,25 +124,15 @@ async function* readStream(
   query: Operations['listEvents']['query'],
   { signal, headers }: Pick<CallOptions, 'signal' | 'headers'>,
 ): AsyncGenerator<Block, void, undefined> {
-  const ending = new AbortController();
-  const end = () => ending.abort(signal?.reason);
-  signal?.addEventListener('abort', end);
-  const inTime = async <T>(ms: number, work: Promise<T>): Promise<T> => {
-    const timer = setTimeout(() => ending.abort(new Error('the stream is silent')), ms);
-    return work.finally(() => clearTimeout(timer));
-  };
+  const asked = { ...headers, accept: 'text/event-stream' };
+  const options = { signal, headers: asked, timeoutMs: FIRST_BYTE_MS };
+  const { body } = await postroom.open('listEvents', { query }, options);
+  const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
+  const end = () => void reader?.cancel().catch(() => undefined);
   try {
-    signal?.throwIfAborted();
-    const asked = { ...headers, accept: 'text/event-stream' };
-    const opening = postroom.open(
-      'listEvents',
-      { query },
-      { signal: ending.signal, headers: asked },
-    );
-    const { body } = await inTime(FIRST_BYTE_MS, opening);
-    const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
-    for (let text = ''; ; ) {
-      const { value } = (await inTime(SILENT_MS, reader?.read() ?? ended())) ?? {};
+    for (let text = ''; reader; ) {
+      const timer = setTimeout(end, SILENT_MS);
+      const { value } = await reader.read().finally(() => clearTimeout(timer));
       if (value === undefined) return;
       const blocks = `${text}${value}`.split(/\r?\n\r?\n/);
       text = blocks.pop() ?? '';
@@ -150,15 +140,13 @@ async function* readStream(
       for (const block of blocks) yield readBlock(block);
     }
   } finally {
-    signal?.removeEventListener('abort', end);
-    ending.abort();
+    end();
   }
 }
 
-const ended = async (): Promise<{ value: string | undefined }> => ({ value: undefined });
-
+/** Its lines end as the standard says: JSON has other ends of lines in it, such as U+2028. */
 function readBlock(block: string): Block {
-  const field = (name: string) => new RegExp(`^${name}: ?(.*)`, 'm').exec(block)?.[1];
+  const field = (name: string) => new RegExp(`(?:^|[\r\n])${name}: ?([^\r\n]*)`).exec(block)?.[1];
   const [id, data] = [field('id'), field('data')];
   return { ...(id && { id }), ...(data !== undefined && { data }) };
 }

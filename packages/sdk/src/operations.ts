@@ -75,13 +75,16 @@ export class OperationClient {
    * Calls an operation once, for an answer that is read as it comes.
    *
    * @throws ApiError where the server refused
+   * @throws ConnectionError where no answer came
    */
   async open<Id extends OperationId>(
     id: Id,
     parameters: ParametersOf<Id>,
     options: CallOptions = {},
   ): Promise<Response> {
-    return this.#transport.open(requestOf(id, parameters), options);
+    const request: ApiRequest = { ...requestOf(id, parameters), readAs: 'response' };
+    const { data } = await this.#transport.send<Response>(request, { ...options, maxRetries: 0 });
+    return data;
   }
 
   /** A list by its id in the API's description: iterate all of it, or await one page. */

@@ -25,8 +25,8 @@ export interface ApiRequest {
   readonly path: string;
   /** Sent as JSON; a Blob is sent as it is, with its type. */
   readonly body?: unknown;
-  /** How the answer's body is read; JSON when left out. */
-  readonly readAs?: 'json' | 'blob';
+  /** How the answer's body is read; JSON when left out. A response is read as it comes, by whoever asked. */
+  readonly readAs?: 'json' | 'blob' | 'response';
   /** The server remembers the key of this request, so that it is carried out once. */
   readonly takesKey: boolean;
   /** To carry it out twice does the same as once. */
@@ -81,9 +81,12 @@ export class Transport {
    * @throws ConnectionError where no answer came
    */
   async send<T>(request: ApiRequest, options: CallOptions = {}): Promise<ApiAnswer<T>> {
-    const { maxRetries = RETRIES, signal } = options;
-    const init = prepare(this.#options, request, options);
-    const repeatable = request.repeatable || request.takesKey;
+    const { maxRetries = RETRIES, signal, headers, idempotencyKey } = options;
+    const { takesKey } = request;
+    // Each attempt has the same.
+    const key = takesKey && { 'idempotency-key': idempotencyKey ?? crypto.randomUUID() };
+    const init = prepare(this.#options, request, { ...key, ...headers });
+    const repeatable = request.repeatable || takesKey;
     for (let attempt = 1; ; attempt++) {
       try {
         return await sendOnce<T>(this.#options, request, init, options, attempt);
@@ -94,20 +97,6 @@ export class Transport {
       }
     }
   }
-
-  /**
-   * Sends a request once, for an answer that is read as it comes.
-   *
-   * @throws ApiError where the server refused
-   */
-  async open(request: ApiRequest, options: CallOptions): Promise<Response> {
-    const { fetch: send = fetch, baseUrl } = this.#options;
-    const { signal = null } = options;
-    const init = { ...prepare(this.#options, request, options), signal };
-    const response = await send(`${baseUrl}${request.path}`, init);
-    if (!response.ok) throw new ApiError(response, await response.text(), 1);
-    return response;
-  }
 }
 
 /** With its question mark; members that are undefined are left out. */
@@ -117,21 +106,20 @@ export function writeQuery(query: Readonly<Record<string, unknown>>): string {
   return `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 }
 
-/** A request as `fetch` takes it; each attempt has the same key. */
+/** A request as `fetch` takes it. */
 export function prepare(
   to: TransportOptions,
-  { method, body, takesKey }: ApiRequest,
-  options: CallOptions,
+  { method, body }: Pick<ApiRequest, 'method' | 'body'>,
+  more: Readonly<Record<string, string>>,
 ): RequestInit {
-  const headers: Record<string, string> = { ...to.headers };
-  const isBlob = body instanceof Blob;
-  if (body !== undefined) headers['content-type'] = isBlob ? body.type : 'application/json';
-  if (takesKey) headers['idempotency-key'] = options.idempotencyKey ?? crypto.randomUUID();
-  Object.assign(headers, options.headers);
   // A redirect would carry the API key to another address.
   const redirect = 'manual';
-  const sent = isBlob ? body : JSON.stringify(body);
-  return { method, headers, redirect, ...(body !== undefined && { body: sent }) };
+  const headers = { ...to.headers, ...more };
+  // `fetch` says itself of which type a Blob is.
+  if (body instanceof Blob) return { method, redirect, body, headers };
+  if (body === undefined) return { method, redirect, headers };
+  const typed = { 'content-type': 'application/json', ...headers };
+  return { method, redirect, body: JSON.stringify(body), headers: typed };
 }
 
 /**
@@ -141,7 +129,7 @@ export function prepare(
  */
 export async function sendOnce<T>(
   { fetch: send = fetch, baseUrl }: TransportOptions,
-  { path, method, readAs }: ApiRequest,
+  { path, method, readAs }: Pick<ApiRequest, 'path' | 'method' | 'readAs'>,
   init: RequestInit,
   { signal, timeoutMs }: CallOptions,
   attempt = 1,
@@ -160,6 +148,7 @@ export async function sendOnce<T>(
     within(timeoutMs ?? TIMEOUT_MS + octetsOf(init.body) / SLOWEST);
     const either = signal ? AbortSignal.any([signal, ending.signal]) : ending.signal;
     response = await send(`${baseUrl}${path}`, { ...init, signal: either });
+    if (response.ok && readAs === 'response') return { data: response as T, response };
     const read = timeoutMs === undefined ? watch(response, () => within(TIMEOUT_MS)) : response;
     // Whoever asks for a blob names it as the type of the answer.
     if (response.ok && readAs === 'blob') return { data: (await read.blob()) as T, response };

@@ -2,14 +2,7 @@
 import type { MailAnswers, Token } from '../api-types.ts';
 import { clientHeaders } from '../client-name.ts';
 import { ApiError, ConnectionError, isForeign, isPassing } from '../errors.ts';
-import {
-  type ApiRequest,
-  type CallOptions,
-  prepare,
-  sendOnce,
-  type TransportOptions,
-  writeQuery,
-} from '../transport.ts';
+import { prepare, sendOnce, type TransportOptions, writeQuery } from '../transport.ts';
 import type { TellTraffic } from './live.ts';
 import type { Platform } from './platform.ts';
 
@@ -167,33 +160,25 @@ export class MailServer {
     const [method = '', path = ''] = route.split(' ');
     const { query = {}, body, key, signal } = call;
     const isBlob = path === '/mail/attachment' || path === '/mail/message';
-    const request: ApiRequest = {
-      method,
-      path: path + writeQuery(query),
-      body,
-      takesKey: key !== undefined,
-      repeatable: true,
+    const request = {
+      ...{ method, path: path + writeQuery(query), body },
       readAs: isBlob ? 'blob' : 'json',
-    };
-    const options: CallOptions = {
-      idempotencyKey: key,
-      signal,
-      headers: {
-        ...(token !== undefined && { authorization: `Bearer ${token}` }),
-        accept: path === '/mail/message' ? 'message/rfc822' : isBlob ? '*/*' : 'application/json',
-      },
-    };
+    } as const;
+    const init = prepare(this.#to, request, {
+      accept: isBlob ? 'message/rfc822, */*;q=0.1' : 'application/json',
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      ...(key !== undefined && { 'idempotency-key': key }),
+    });
     const { tell } = this.#options;
     tell('sent', `${method} ${request.path}`, withoutSecret(body));
     try {
-      const init = prepare(this.#to, request, options);
-      const { data, response } = await sendOnce<T>(this.#to, request, init, options);
+      const { data, response } = await sendOnce<T>(this.#to, request, init, { signal });
       this.#readRate(response.headers);
       tell('received', `${response.status}`, isBlob ? undefined : withoutSecret(data));
       return data;
     } catch (error) {
       tell('received', describe(error));
-      if (error instanceof ApiError && error.status === 429) {
+      if (error instanceof ApiError && error.status === 429 && isPassing(error)) {
         const ms = 1000 * (error.retryAfter ?? 1);
         this.pauseFor(ms);
         this.#options.pause(ms);
