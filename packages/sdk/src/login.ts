@@ -159,6 +159,7 @@ class StoredLogin implements MailLogin {
   readonly #logins: Logins;
   readonly #kept: KeptLogin;
   #password: string | undefined;
+  #isOver = false;
   #next: KeptToken | undefined;
 
   constructor(logins: Logins, kept: KeptLogin) {
@@ -186,6 +187,7 @@ class StoredLogin implements MailLogin {
   };
 
   async end(): Promise<void> {
+    this.#isOver = true;
     this.#password = undefined;
     this.#next = undefined;
     this.#logins.drop(this.#kept);
@@ -207,7 +209,8 @@ class StoredLogin implements MailLogin {
             remember: slot === undefined ? undefined : true,
           });
     const next = { token, until: Date.now() + (expires_in - SPARE_S) * 1000 };
-    if (slot === undefined) this.#logins.keep({ address, next });
+    // It may have ended while the answer was on its way.
+    if (slot === undefined && !this.#isOver) this.#logins.keep({ address, next });
     return next;
   }
 }

@@ -1,6 +1,6 @@
 /** `@postroom/sdk/mail`: the mailboxes of one account, also without a network. */
 import type { MailClient } from './mail/client.ts';
-import { StoredMailClient } from './mail/mail-client.ts';
+import { type ClientOptions, StoredMailClient } from './mail/mail-client.ts';
 import { memoryStore } from './mail/memory-store.ts';
 import { type Platform, thisPlatform } from './mail/platform.ts';
 import { type MailToken, ownerOf, type TokenSource } from './mail/server.ts';
@@ -56,7 +56,7 @@ export async function openMail(options: MailOptions): Promise<MailClient> {
   const { app, auth, sync, bodyBudget = 50_000_000 } = options;
   const platform = { ...thisPlatform(), ...options.platform };
   const baseUrl = readBaseUrl(options.baseUrl);
-  const { store, storage, accounts } = await usable(options.store);
+  const { accounts, ...kept } = await usable(options.store);
   const known =
     options.address ?? ('address' in auth ? auth.address : soleAccount(accounts, baseUrl));
   const asked =
@@ -64,31 +64,27 @@ export async function openMail(options: MailOptions): Promise<MailClient> {
   const address = (known ?? asked?.address)?.toLowerCase();
   if (!address)
     throw new TypeError('address is missing: the token does not say whose mailboxes they are');
-  const client = new StoredMailClient({
-    baseUrl,
-    address,
-    auth: asked?.auth ?? auth,
-    app,
-    store,
-    storage,
-    syncAll: sync === 'all',
-    bodyBudget,
-    platform,
-  });
-  await client.start();
-  return client;
+  const who = { baseUrl, address, auth: asked?.auth ?? auth, app };
+  const start = async (place: Place) => {
+    const all = { ...who, ...place, syncAll: sync === 'all', bodyBudget, platform };
+    const client = new StoredMailClient(all);
+    await client.start();
+    return client;
+  };
+  // One that cannot be written is no reason to show no mail, either.
+  return await start(kept).catch(() => start(inMemory()));
 }
 
+type Place = Pick<ClientOptions, 'store' | 'storage'>;
+
+const inMemory = (): Place => ({ store: memoryStore(), storage: 'memory' });
+
 /** A store that cannot be opened is no reason to show no mail. */
-async function usable(store: Store | undefined) {
-  const memory = { store: memoryStore() as Store, storage: 'memory' as const, accounts: [] };
-  if (!store) return memory;
-  try {
-    const accounts = await store.range({ table: 'accounts', prefix: [] });
-    return { store, storage: 'stored' as const, accounts };
-  } catch {
-    return memory;
-  }
+async function usable(store: Store | undefined): Promise<Place & { accounts: Row[] }> {
+  const accounts = await store?.range({ table: 'accounts', prefix: [] }).catch(() => undefined);
+  return store && accounts
+    ? { store, storage: 'stored', accounts }
+    : { ...inMemory(), accounts: [] };
 }
 
 /** The account of this server that the store has, where it is the only one. */

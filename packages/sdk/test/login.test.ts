@@ -135,6 +135,15 @@ test('a login of a tab is there after a reload as long as its token is good, and
   assert.deepEqual(keptLogins(server()), []);
 });
 
+test('a login that ends while it asks for a token leaves nothing, either', async () => {
+  const made = await login(ada, false);
+  await made.token();
+  const asking = made.token();
+  await made.end();
+  await asking;
+  assert.deepEqual(keptLogins(server()), []);
+});
+
 test('who signs in for the tab alone is remembered no more', async () => {
   await login(ada, true);
   await login(ada, false);

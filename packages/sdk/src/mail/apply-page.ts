@@ -101,7 +101,7 @@ function toRow(
   return {
     ...place,
     uid,
-    date: Number.isNaN(date) ? 0 : date,
+    date: date || 0,
     envelope: envelope ?? { subject: '' },
     flags: flags ?? [],
     size: size ?? 0,

@@ -22,12 +22,6 @@ export interface BodiesOptions {
   readonly budget: number;
 }
 
-/** The message that was opened last. */
-interface Near {
-  readonly mailbox: string;
-  readonly date: number;
-}
-
 /** Of INBOX, fetched ahead. */
 const NEWEST = 200;
 /** Beside the one that was opened. */
@@ -38,9 +32,12 @@ const UIDS = 100;
 
 export class Bodies {
   readonly #options: BodiesOptions;
-  /** What was looked at, so that nothing is asked twice. */
+  /** Messages that were looked at, so that nothing is asked twice. */
   readonly #tried = new Set<string>();
-  #near: Near | undefined;
+  /** The state of the copy for which all that is wanted was fetched. */
+  #done = '';
+  /** The message that was opened last. */
+  #near: MessageRow | undefined;
   /** Octets of all bodies of the account, once they were counted: until then it is no number. */
   #weight = Number.NaN;
   #rows = 0;
@@ -52,8 +49,7 @@ export class Bodies {
   /** @throws ConnectionError, ApiError where the copy lacks it */
   async read(row: MessageRow, mailbox: string): Promise<Content> {
     const { copy, server, platform } = this.#options;
-    const { uid, date } = row;
-    this.#near = { mailbox, date };
+    this.#near = row;
     const kept = (await copy.store.get('bodies', keyOf(row))) as BodyRow | undefined;
     if (kept) {
       // Once an hour is enough to know what was not read for long.
@@ -61,7 +57,7 @@ export class Bodies {
         await this.#write({ ...kept, usedAt: platform.now() });
       return kept.content;
     }
-    const content = await server.call('GET /mail/content', { query: { mailbox, uid } });
+    const content = await server.call('GET /mail/content', { query: { mailbox, uid: row.uid } });
     const body = this.#toRow(row, content);
     if (body.weight <= LARGEST) {
       await this.#write(body);
@@ -89,15 +85,18 @@ export class Bodies {
     const { copy, budget } = this.#options;
     const near = this.#near;
     const inbox = copy.mailbox('INBOX');
-    const key = `${inbox?.box}/${inbox?.token}/${near?.mailbox}/${near?.date}`;
-    if (!inbox || budget === 0 || this.#tried.has(key)) return undefined;
+    const key = `${inbox?.box}/${inbox?.token}/${near?.box}/${near?.date}`;
+    if (!inbox || budget === 0 || this.#done === key) return undefined;
     return async () => {
-      const isDone = await this.#prefetch(inbox, near, epoch);
-      if (isDone) this.#tried.add(key);
+      if (await this.#prefetch(inbox, near, epoch)) this.#done = key;
     };
   }
 
-  async #prefetch(inbox: MailboxRow, near: Near | undefined, epoch: number): Promise<boolean> {
+  async #prefetch(
+    inbox: MailboxRow,
+    near: MessageRow | undefined,
+    epoch: number,
+  ): Promise<boolean> {
     const { copy, budget } = this.#options;
     if ((await this.#measure()) > budget) {
       await this.#makeRoom(epoch);
@@ -149,9 +148,9 @@ export class Bodies {
     return rows.filter(({ flags }, index) => index < NEWEST || !isSeen(flags));
   }
 
-  async #beside({ mailbox, date }: Near): Promise<MessageRow[]> {
+  async #beside({ box, date }: MessageRow): Promise<MessageRow[]> {
     const { copy } = this.#options;
-    const row = copy.mailbox(mailbox);
+    const row = copy.box(box);
     if (!row) return [];
     const query = { ...byDate(row), limit: NEAR };
     const older = await copy.store.range({ ...query, before: [date, 0], reverse: true });

@@ -46,8 +46,6 @@ export class Copy {
   #writing: Promise<unknown> = Promise.resolve();
   /** Writes that are under way. */
   #writes = 0;
-  /** Grows with each change of what is shown. */
-  #version = 0;
   /** Added while the store was read. */
   #fresh: OperationRow[] = [];
   /** Files that this tab put into the store, as long as a change needs them: a store that is lost gives none back. */
@@ -60,12 +58,12 @@ export class Copy {
     this.account = `${options.origin} ${options.address}`;
   }
 
-  /** @throws Error where an older program wrote what this one cannot read, or the store fails */
+  /** @throws Error where the store fails */
   async open(): Promise<void> {
     await this.store.update('accounts', [this.account], (row) => {
-      const before = row as AccountRow | undefined;
-      if (before && before.signedOut !== true) return [];
-      return [put('accounts', this.#newAccount((before?.epoch ?? 0) + 1, 1))];
+      // Another tab may sign out just now.
+      if (row && !row.signedOut) return [];
+      return [put('accounts', this.#newAccount(1 + Number(row?.epoch ?? 0), 1))];
     });
     await this.reload();
   }
@@ -109,6 +107,7 @@ export class Copy {
   reload(): Promise<void> {
     return this.#inTurn(async () => {
       this.#fresh = [];
+      const before = this.#known();
       const prefix = [this.account];
       const [mailboxes, operations, account] = await Promise.all([
         this.store.range({ table: 'mailboxes', prefix }),
@@ -118,8 +117,14 @@ export class Copy {
       this.row = account?.signedOut ? undefined : (account as AccountRow | undefined);
       this.mailboxes = mailboxes as MailboxRow[];
       this.operations = operations as OperationRow[];
-      this.#keepNew(this.#fresh);
+      // Most looks find nothing: then no list is read anew.
+      if (this.#fresh.length > 0 || this.#known() !== before) this.#keepNew(this.#fresh);
     });
+  }
+
+  /** What others may have changed, and what is shown goes by. */
+  #known(): string {
+    return JSON.stringify([this.mailboxes, this.operations, this.asked]);
   }
 
   /** Mailboxes that somebody wants to be read now. */
@@ -143,7 +148,6 @@ export class Copy {
 
   /** Something changed: what was computed is computed anew when it is asked for. */
   touch(): void {
-    this.#version++;
     this.#overlay = undefined;
     for (const blob of this.#files.keys()) {
       const isNeeded = (one: OperationRow) => isWaiting(one) && blobsOf(one).includes(blob);
@@ -160,11 +164,11 @@ export class Copy {
     for (let attempt = 0; ; attempt++) {
       const isChanging = this.operations.some(isLive);
       if (isChanging && this.#writes > 0) await this.#writing;
-      const version = this.#version;
       this.#overlay ??= this.#fold();
-      const found = await read(await this.#overlay);
+      const overlay = this.#overlay;
+      const found = await read(await overlay);
       if (!isChanging || attempt === 5) return found;
-      if (version === this.#version && this.#writes === 0) return found;
+      if (overlay === this.#overlay && this.#writes === 0) return found;
     }
   }
 

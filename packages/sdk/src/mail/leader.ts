@@ -257,10 +257,9 @@ export class Leader {
     const { mailboxes } = await server.call('GET /mail/mailboxes');
     if (this.due.isListOld) return;
     await copy.write(epoch, 'relaxed', () => reconcile(copy, mailboxes, platform));
-    for (const { mailbox, token, uidvalidity } of mailboxes) {
-      const row = copy.mailbox(mailbox);
-      const isOther = row && (row.token !== token || row.uidvalidity !== uidvalidity);
-      if (isOther && this.due.isWanted(row)) this.due.add(row.box);
+    for (const one of mailboxes) {
+      const row = copy.mailbox(one.mailbox);
+      if (row && this.due.isWanted(row)) this.due.note(one);
     }
   }
 
@@ -270,13 +269,11 @@ export class Leader {
     let next = Number.POSITIVE_INFINITY;
     for (const one of due.next(now)) {
       if (!this.#mayStart(`read ${one}`)) continue;
-      if (one !== 'list') {
-        if (this.#options.server.isLow && now < this.#nextSyncAt) {
-          next = this.#nextSyncAt;
-          continue;
-        }
-        this.#nextSyncAt = now + SLOW_MS;
+      if (this.#options.server.isLow && now < this.#nextSyncAt) {
+        next = this.#nextSyncAt;
+        continue;
       }
+      this.#nextSyncAt = now + SLOW_MS;
       due.begin(one, now);
       this.#start(
         `read ${one}`,

@@ -43,8 +43,6 @@ export class Live {
   #attempt = 0;
   /** Something came since the last look. */
   #isHeard = false;
-  /** So long nothing may come. */
-  #silentMs = 0;
   isLive = false;
 
   constructor(options: LiveOptions) {
@@ -76,19 +74,17 @@ export class Live {
   async #connect(): Promise<void> {
     const { platform, baseUrl, token, tell } = this.#options;
     const attempt = ++this.#attempt;
-    let bearer: string;
+    let socket: Socket | undefined;
     try {
-      bearer = await token();
+      // A browser sets no headers here, and what is in a URL ends up in logs: the token is a subprotocol.
+      const protocols = ['postroom', `bearer.${await token()}`];
+      if (attempt !== this.#attempt) return;
+      socket = platform.connect?.(`${baseUrl.replace(/^http/, 'ws')}/ws`, protocols);
     } catch {
+      // There is no token, or the browser allows no connection to this address.
       if (attempt === this.#attempt) this.#lose(0);
-      return;
     }
-    if (attempt !== this.#attempt || !this.#running || !platform.connect) return;
-    // A browser sets no headers here, and what is in a URL ends up in logs: the token is a subprotocol.
-    const socket = platform.connect(`${baseUrl.replace(/^http/, 'ws')}/ws`, [
-      'postroom',
-      `bearer.${bearer}`,
-    ]);
+    if (!socket) return;
     this.#socket = socket;
     tell('sent', 'GET /ws');
     this.#cancelTimer = platform.after(HELLO_MS, () => this.#lose(0));
@@ -111,18 +107,17 @@ export class Live {
       this.#cancelTimer();
       this.#failures = 0;
       this.isLive = true;
-      this.#silentMs = 1100 * event.heartbeatSeconds;
-      this.#listen();
+      this.#listen(1100 * event.heartbeatSeconds);
     }
     this.#isHeard = true;
     if (this.isLive) this.#options.heard(event);
   }
 
-  /** Where no heartbeat comes, the network is gone without a word. */
-  #listen(): void {
+  /** Where no heartbeat comes, the network is gone without a word. @param ms so long nothing may come */
+  #listen(ms: number): void {
     this.#isHeard = false;
-    this.#cancelTimer = this.#options.platform.after(this.#silentMs, () => {
-      if (this.#isHeard) this.#listen();
+    this.#cancelTimer = this.#options.platform.after(ms, () => {
+      if (this.#isHeard) this.#listen(ms);
       else this.#lose(0);
     });
   }

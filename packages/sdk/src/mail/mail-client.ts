@@ -13,7 +13,7 @@ import { type AccountRow, type MessageRow, put } from './rows.ts';
 import { correspondents, search } from './search.ts';
 import { MailServer, type ServerOptions } from './server.ts';
 import type { Store } from './store.ts';
-import { sweepAccount } from './sweep.ts';
+import { sweepSignedOut } from './sweep.ts';
 import { isLed, type TabMessage, Tabs } from './tabs.ts';
 import { Telling } from './telling.ts';
 import { listMailboxes, rowToMessage, viewThread } from './views.ts';
@@ -48,8 +48,8 @@ export class StoredMailClient implements MailClient, ClientParts {
   readonly #opened = new Set<string>();
   #isClosed = false;
   #isReloading = false;
-  /** Mailboxes that are read since somebody wants them. */
-  readonly #reading = new Set<string>();
+  /** Mailboxes that the leader reads since somebody wants them; true where it has, and that is being stored. */
+  #reading = new Map<string, boolean>();
 
   constructor(options: ClientOptions) {
     this.#options = options;
@@ -68,7 +68,6 @@ export class StoredMailClient implements MailClient, ClientParts {
     this.bodies = new Bodies({ copy, server, platform, budget });
     this.#telling = new Telling(this);
     this.#tabs = this.#makeTabs(store);
-    store.onLost = () => this.#fallBack();
   }
 
   #traffic(channel: TrafficEvent['channel']): TellTraffic {
@@ -109,8 +108,12 @@ export class StoredMailClient implements MailClient, ClientParts {
     void this.#tabs.start();
   }
 
+  /** @throws Error where nothing can be stored; then it did not start */
   async start(): Promise<void> {
+    const { store, account } = this.copy;
+    await sweepSignedOut(store, account);
     await this.copy.open();
+    store.onLost = () => this.#fallBack();
     this.#stopListening = this.platform.listen(
       () => this.reconnect(),
       // The store may be lost, or the client closed, before a page that was left is shown again.
@@ -173,15 +176,14 @@ export class StoredMailClient implements MailClient, ClientParts {
     const { store, account } = this.copy;
     // From here on no tab writes: neither a leader of before nor a change of the user.
     await store.update('accounts', [account], (row) => {
-      if (!row) return [];
-      const { epoch, ...kept } = row as AccountRow;
-      const over = { ...kept, epoch: epoch + 1, leaseUntil: 0, signedOut: true };
-      return [put('accounts', over)];
+      const now = row as AccountRow | undefined;
+      const over = { leaseUntil: 0, signedOut: true };
+      return now ? [put('accounts', { ...now, ...over, epoch: now.epoch + 1 })] : [];
     });
     this.#tabs.tell({ type: 'wrote' });
     await this.#end();
     await this.copy.reload();
-    await sweepAccount(this.copy);
+    await sweepSignedOut(store, account);
     this.#setState('stopped', 'signed out');
     await store.close();
   }
@@ -211,10 +213,14 @@ export class StoredMailClient implements MailClient, ClientParts {
         tellState: (state, reason) => this.#setState(state, reason),
         received: (rows) => this.#received(rows),
         wrote: () => this.#tabs.tell({ type: 'wrote' }),
-        ended: () => this.#telling.ended(),
+        ended: () => {
+          this.#readAsked();
+          this.#telling.ended();
+        },
         deposed: () => this.#tabs.deposed(),
         prefetch: () => this.bodies.next(epoch),
       });
+      this.#reading = new Map();
       this.#leader.start();
       this.#readAsked();
       this.#telling.ended();
@@ -271,21 +277,20 @@ export class StoredMailClient implements MailClient, ClientParts {
     else if (row.state) this.#setState(row.state as MailState, row.stateReason);
   }
 
-  /** Reads the mailboxes that somebody wants, as long as this tab leads. */
+  /** Reads the mailboxes that somebody wants, as long as this tab leads; those that were read nobody waits for any more. */
   #readAsked(): void {
     const leader = this.#leader;
+    if (!leader) return;
     for (const name of this.copy.asked) {
-      if (!leader || this.#reading.has(name)) continue;
-      this.#reading.add(name);
-      leader.sync(name);
-      const isOver = () => !leader.due.isBusy(name) || this.#isAway || this.#leader !== leader;
-      void this.#telling
-        .waitUntil(isOver)
-        .then(async () => {
-          if (this.#leader === leader) await this.#ask(name, true);
-        })
-        .catch(() => undefined)
-        .finally(() => this.#reading.delete(name));
+      const isRead = this.#reading.get(name);
+      if (isRead === undefined) {
+        this.#reading.set(name, false);
+        leader.sync(name);
+      } else if (!isRead && !leader.due.isBusy(name)) {
+        const over = () => this.#reading.delete(name);
+        this.#reading.set(name, true);
+        void this.#ask(name, true).then(over, over);
+      }
     }
   }
 

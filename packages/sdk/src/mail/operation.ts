@@ -45,7 +45,9 @@ export class StoredOperation implements Operation {
   }
 
   async #wait(): Promise<void> {
-    await this.tools.waitUntil(() => this.rows().every((row) => !isWaiting(row)));
+    const { copy, waitUntil } = this.tools;
+    await waitUntil(() => !copy.row || this.rows().every((row) => !isWaiting(row)));
+    if (!copy.row) throw new Error('signed out');
     for (const { state, error } of this.rows()) {
       if (error) throw toError(error);
       if (state === 'cancelled') throw new Error('taken back before it went');
@@ -95,13 +97,11 @@ export class StoredSend extends StoredOperation implements SendOperation {
     ]);
     if (!cancelling) return undefined;
     this.tools.queued();
-    const state = () => copy.operations.find((one) => one.seq === cancelling.seq);
-    const isOver = () => {
-      const now = state();
+    let now: OperationRow | undefined;
+    await this.tools.waitUntil(() => {
+      now = copy.operations.find((one) => one.seq === cancelling.seq);
       return now?.kind !== 'send' || !isWaiting(now);
-    };
-    await this.tools.waitUntil(isOver);
-    const now = state();
+    });
     if (now?.error) throw toError(now.error);
     return now?.cancelled;
   }

@@ -43,7 +43,8 @@ export function thisPlatform(): Platform {
     ticks: () => performance.now(),
     random: () => Math.random(),
     after: (ms, call) => {
-      const timer = setTimeout(call, ms);
+      // A timer of more than 24 days would run at once.
+      const timer = setTimeout(call, Math.min(ms, 2 ** 31 - 1));
       return () => clearTimeout(timer);
     },
     fetch: (input, init) => fetch(input, init),

@@ -13,15 +13,13 @@ export function reconcile(copy: Copy, listed: readonly Mailbox[], platform: Plat
   for (const mailbox of listed) {
     const row = found.get(mailbox);
     const before = row ?? blank(copy, platform);
-    const isKept = before.complete && before.token !== undefined;
     const next: MailboxRow = {
       ...before,
       name: mailbox.mailbox,
       mailboxId: mailbox.mailboxId,
       specialUse: mailbox.specialUse,
-      // Where the copy is whole, its own numbers fit to what it shows.
-      serverTotal: isKept ? before.serverTotal : mailbox.messages,
-      serverUnseen: isKept ? before.serverUnseen : mailbox.unseen,
+      serverTotal: mailbox.messages,
+      serverUnseen: mailbox.unseen,
     };
     if (JSON.stringify(next) !== JSON.stringify(row)) changes.push(put('mailboxes', next));
   }

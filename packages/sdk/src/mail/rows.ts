@@ -54,7 +54,7 @@ export type MailboxRow = {
   /** What the copy has. */
   readonly total: number;
   readonly unseen: number;
-  /** What the server said that it has. */
+  /** What the server said that it has: shown until the copy is whole. */
   readonly serverTotal: number;
   readonly serverUnseen: number;
   /** Deleted: its rows are still being swept. */
@@ -160,13 +160,8 @@ export type OperationRow = {
   readonly error?: StoredError | undefined;
 };
 
-export type StoredError = {
-  readonly status: number;
-  readonly code: string;
-  readonly detail: string;
-  readonly errors?: ApiError['errors'];
-  readonly requestId?: string | undefined;
-};
+export type StoredError = Pick<ApiError, 'status' | 'code' | 'detail'> &
+  Partial<Pick<ApiError, 'errors' | 'requestId'>>;
 
 /** Mail that waits: its files are blobs of the store. */
 export type StoredMail = Omit<OutgoingMail, 'attachments' | 'draft' | 'inReplyTo'> & {

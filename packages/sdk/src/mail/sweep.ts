@@ -1,7 +1,7 @@
 /** Removes rows that nothing leads to any more, a few at a time: no transaction is long. */
 import type { Copy } from './copy.ts';
-import { removal } from './rows.ts';
-import type { Change, RangeQuery } from './store.ts';
+import { type MailboxRow, removal } from './rows.ts';
+import type { Change, RangeQuery, Store } from './store.ts';
 
 const MOST = 1000;
 /** Bodies are large. */
@@ -12,7 +12,7 @@ export async function sweep(copy: Copy, epoch: number): Promise<boolean> {
   for (const { account, box, generation, gone } of copy.mailboxes) {
     if (!gone && generation === 0) continue;
     const old = { prefix: [box], ...(!gone && { before: [generation] }) };
-    const removed = await removals(copy, old);
+    const removed = await removals(copy.store, old);
     if (removed.length === 0 && !gone) continue;
     const last: Change[] =
       removed.length === 0 ? [{ remove: 'mailboxes', key: [account, box] }] : removed;
@@ -24,7 +24,7 @@ export async function sweep(copy: Copy, epoch: number): Promise<boolean> {
 
 /** Of messages and their texts. */
 async function removals(
-  { store }: Copy,
+  store: Store,
   query: Pick<RangeQuery, 'prefix' | 'before'>,
 ): Promise<Change[]> {
   const messages = await store.range({ table: 'messages', ...query, limit: MOST });
@@ -35,17 +35,19 @@ async function removals(
   ];
 }
 
-/** All that is stored of an account; its own row goes last, so that a sweep that was broken off goes on. */
-export async function sweepAccount(copy: Copy): Promise<void> {
-  const { store, account, mailboxes } = copy;
+/**
+ * All that is stored of an account that signed out; nothing of others. Its own row goes last, so that a sweep that was broken
+ * off goes on where the account is opened again.
+ */
+export async function sweepSignedOut(store: Store, account: string): Promise<void> {
   const transact = (changes: readonly Change[]) =>
     store.transact({ account, durability: 'strict' }, changes);
+  const row = await store.get('accounts', [account]);
+  if (!row?.signedOut) return;
+  const mailboxes = (await store.range({ table: 'mailboxes', prefix: [account] })) as MailboxRow[];
   for (const { box } of mailboxes) {
-    for (let isMore = true; isMore; ) {
-      const old = await removals(copy, { prefix: [box] });
-      isMore = old.length > 0;
-      await transact(old);
-    }
+    const next = () => removals(store, { prefix: [box] });
+    for (let old = await next(); old.length > 0; old = await next()) await transact(old);
   }
   for (const table of ['blobs', 'operations', 'mailboxes', 'accounts'] as const) {
     const rows = await store.range({ table, prefix: [account] });

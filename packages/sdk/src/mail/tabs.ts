@@ -51,11 +51,10 @@ export class Tabs {
   readonly #name: string;
   readonly #channel: Channel | undefined;
   readonly #ending = new AbortController();
-  #letGo: () => void = () => undefined;
+  /** Of the lock, while it has it. */
+  #letGo: (() => void) | undefined;
   /** In which it leads. */
   epoch: number | undefined;
-  #hasLock = false;
-  #isClosed = false;
   #taking: Promise<void> = Promise.resolve();
   #cancelBeat: () => void = () => undefined;
   #lastBeat: number;
@@ -79,10 +78,15 @@ export class Tabs {
     await this.take();
   }
 
+  get #isClosed(): boolean {
+    return this.#ending.signal.aborted;
+  }
+
   /** Another tab leads: this one waits for its turn. */
   deposed(): void {
     this.#stop();
-    this.#letGo();
+    this.#letGo?.();
+    this.#letGo = undefined;
   }
 
   /** The page is frozen or goes away: another one leads from now on. */
@@ -99,13 +103,12 @@ export class Tabs {
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
     this.#cancelBeat();
     this.#ending.abort();
     await this.#taking;
     // A store that is lost has nobody to tell.
     await this.leave().catch(() => undefined);
-    this.#letGo();
+    this.deposed();
     this.#channel?.close();
   }
 
@@ -119,26 +122,19 @@ export class Tabs {
     const { store } = this.#options;
     if (!store.lock || this.#isClosed) return;
     let isHeld = false;
-    const held = async () => {
+    const held = () => {
       isHeld = true;
-      this.#hasLock = true;
-      await new Promise<void>((resolve) => {
-        this.#letGo = () => {
-          this.#hasLock = false;
-          resolve();
-        };
+      return new Promise<void>((resolve) => {
+        this.#letGo = resolve;
         void this.take();
       });
     };
-    store.lock(this.#name, this.#ending.signal, held).then(
-      () => this.#queueForLock(),
-      () => {
-        // Closed while it waited. WebKit takes the lock of a page that is left, and may show the page again.
-        if (!isHeld) return;
-        this.#hasLock = false;
-        this.#queueForLock();
-      },
-    );
+    const again = () => {
+      this.#letGo = undefined;
+      this.#queueForLock();
+    };
+    // WebKit takes the lock of a page that is left, and may show the page again.
+    store.lock(this.#name, this.#ending.signal, held).then(again, () => isHeld && again());
   }
 
   #beatLater(): void {
@@ -171,13 +167,13 @@ export class Tabs {
       isOver = this.epoch !== undefined && now?.epoch !== this.epoch;
       // Who signed out has nothing to lead. The lock stays: it would be here again at once.
       if (!now || now.signedOut || isOver) return [];
-      const until = { leaseUntil: platform.now() + LEASE_MS, byLock: this.#hasLock };
+      const until = { leaseUntil: platform.now() + LEASE_MS, byLock: this.#letGo !== undefined };
       if (this.epoch !== undefined) {
         const own = state();
         return [put('accounts', { ...now, ...until, state: own.state, stateReason: own.reason })];
       }
       // A leader that held the lock is gone, as the lock is here; one that did not may be alive.
-      const isGone = this.#hasLock && now.byLock === true;
+      const isGone = until.byLock && now.byLock === true;
       if (isLed(now, platform) && !isGone) return [];
       taken = now.epoch + 1;
       return [put('accounts', { ...now, ...until, epoch: taken })];

@@ -1,6 +1,12 @@
 /** Tells an app what changed: events, what it watches, and whoever waits for a change to be over. */
 import type { MailboxView, MailClient, MailEvents, MailState } from './client.ts';
-import { type OperationTools, pendingOf, StoredSend, toError, toOperation } from './operation.ts';
+import {
+  type OperationTools,
+  pendingOf,
+  type StoredSend,
+  toError,
+  toOperation,
+} from './operation.ts';
 import { isLive, type OperationRow } from './rows.ts';
 import { listMailboxes } from './views.ts';
 
@@ -30,9 +36,7 @@ export class Telling {
   };
 
   emit<Name extends keyof MailEvents>(name: Name, event: MailEvents[Name]): void {
-    for (const tell of this.#listeners.get(name) ?? []) {
-      (tell as (event: MailEvents[Name]) => void)(event);
-    }
+    for (const tell of this.#listeners.get(name) ?? []) call(tell, event as never);
   }
 
   /** Nobody is told of anything any more but of the state. */
@@ -59,22 +63,22 @@ export class Telling {
     const { operations } = this.#tools.copy;
     const isOpen = ({ state, seq }: OperationRow) =>
       state === 'uncertain' && !operations.some(({ inverseOf }) => inverseOf === seq);
-    const rows = operations.filter(isOpen);
-    return rows.map((row) => ({ operation: new StoredSend(this.#tools, [row]) }));
+    return operations.filter(isOpen).map((row) => this.#told(row));
+  }
+
+  /** Only a send is uncertain. */
+  #told(row: OperationRow): MailEvents['uncertain'] {
+    return { operation: toOperation(this.#tools, [row]) as StoredSend };
   }
 
   #tellEnded(): void {
-    const tools = this.#tools;
     const before = this.#known;
-    const { operations } = tools.copy;
+    const { operations } = this.#tools.copy;
     this.#known = new Set(operations.filter(isLive).map(({ seq }) => seq));
     for (const row of operations) {
       if (!before.has(row.seq) || isLive(row)) continue;
-      if (row.state === 'rejected' && row.error) {
-        this.emit('rejected', { operation: toOperation(tools, [row]), error: toError(row.error) });
-      } else if (row.state === 'uncertain') {
-        this.emit('uncertain', { operation: new StoredSend(tools, [row]) });
-      }
+      if (row.state === 'uncertain') this.emit('uncertain', this.#told(row));
+      else if (row.error) this.emit('rejected', { ...this.#told(row), error: toError(row.error) });
     }
   }
 
@@ -118,7 +122,7 @@ export class Telling {
         const view = await read(this.#tools.state, before).catch(() => undefined);
         if (!view || !this.#watchers.has(look) || isSameView(before, view)) continue;
         before = view;
-        tell(view);
+        call(tell, view);
       }
       isReading = false;
     };
@@ -132,10 +136,20 @@ export class Telling {
   }
 }
 
+/** An error of the app is reported as others of its, and not thrown into what is under way here. */
+function call<Event>(tell: (event: Event) => void, event: Event): void {
+  try {
+    tell(event);
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error;
+    });
+  }
+}
+
 function isSameView(before: MailboxView | undefined, now: MailboxView): boolean {
   return (
-    before !== undefined &&
-    before.state === now.state &&
+    before?.state === now.state &&
     before.total === now.total &&
     before.unseen === now.unseen &&
     before.messages.length === now.messages.length &&

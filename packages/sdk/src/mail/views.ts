@@ -211,7 +211,7 @@ function byDate(a: Shown, b: Shown): number {
 }
 
 export function toMessage({ id, facts, pending }: Shown, mailbox: string): MailMessage {
-  return { id, mailbox, ...factsOf(facts), threadId: facts.threadId, pending };
+  return { id, mailbox, ...factsOf(facts), pending };
 }
 
 export function rowToMessage(row: MessageRow, mailbox: string): MailMessage {
@@ -224,8 +224,7 @@ function keepSame(before: MailMessage | undefined, now: MailMessage): MailMessag
   const isSame =
     before.internalDate === now.internalDate &&
     before.size === now.size &&
-    before.flags.length === now.flags.length &&
-    before.flags.every((flag, index) => flag === now.flags[index]) &&
+    before.flags.join(' ') === now.flags.join(' ') &&
     before.envelope.subject === now.envelope.subject &&
     before.envelope.messageId === now.envelope.messageId;
   return isSame ? before : now;

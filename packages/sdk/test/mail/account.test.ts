@@ -103,6 +103,52 @@ test('signing out leaves nothing, also of mail that has not gone', async () => {
     assert.deepEqual(await world.store.range({ table, prefix: [] }), [], table);
 });
 
+test('what was to be removed by a tab that died over it, is removed when the account is opened again', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const first = await world.open();
+  await world.pass(5000);
+  world.server.online = false;
+  world.server.dropSockets();
+  const inbox = first.client.mailbox('INBOX');
+  for (const flag of ['one', 'two', 'three']) {
+    const flagging = inbox.flag([1], { add: [flag] });
+    await world.pass(0, flagging);
+  }
+  const { update } = first.store;
+  // The next write after the one that says that the account signed out.
+  first.store.update = async (...all) => {
+    await update(...all);
+    world.crash = { tab: first, when: 'before' };
+  };
+  void first.client.signOut();
+  await world.pass(1000);
+  assert.ok(first.isDead);
+  assert.equal((await world.store.range({ table: 'operations', prefix: [] })).length, 3);
+  world.server.online = true;
+  const second = await world.open();
+  assert.deepEqual(await second.client.pending(), []);
+  await world.pass(60_000);
+  assert.deepEqual(world.account.mailbox('INBOX').find(1)?.flags, []);
+  assert.equal(second.client.state, 'live');
+});
+
+test('a change that was not at the server when its account signed out was not carried out', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const [first, second] = [await world.open(), await world.open()];
+  await world.pass(5000);
+  world.server.online = false;
+  world.server.dropSockets();
+  const flagging = first.client.mailbox('INBOX').flag([1], { add: ['\\Flagged'] });
+  await world.pass(0, flagging);
+  const { applied } = await flagging;
+  const over = assert.rejects(applied, /signed out/);
+  const signingOut = second.client.signOut();
+  await world.pass(1000, signingOut);
+  await over;
+});
+
 test('texts are fetched ahead only with requests that nobody else needs', async () => {
   const world = new World({ seed: 1, withLocks: true, rateLimitPerMinute: 20 });
   // Two of them make a page: with the list and the other mailboxes, more than 12 requests.

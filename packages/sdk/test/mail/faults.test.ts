@@ -1,0 +1,119 @@
+/** What programs, browsers and disks do wrong around the engine: it goes on. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { memoryStore, openMail, type Store } from '../../src/mail.ts';
+import { FakeServer } from '../../src/testing/testing.ts';
+import { World } from './world.ts';
+
+const auth = { address: 'ada@acme.test', password: 'secret' };
+
+test('a listener that throws neither stops what is under way nor the other listeners', async (context) => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const reported: string[] = [];
+  const later = queueMicrotask;
+  context.mock.method(globalThis, 'queueMicrotask', (work: () => void) =>
+    later(() => {
+      try {
+        work();
+      } catch (error) {
+        reported.push((error as Error).message);
+      }
+    }),
+  );
+  const heard: unknown[] = [];
+  for (const name of ['pending', 'traffic'] as const) {
+    client.on(name, () => assert.fail(name));
+    client.on(name, () => heard.push(name));
+  }
+  const inbox = client.mailbox('INBOX');
+  inbox.watch({}, ({ messages }) => {
+    heard.push(messages[0]?.flags);
+    assert.fail('watch');
+  });
+  const { applied } = await inbox.flag([1], { add: ['\\Flagged'] });
+  await world.pass(0, applied);
+  await applied;
+  assert.deepEqual(world.account.mailbox('INBOX').find(1)?.flags, ['\\Flagged']);
+  assert.deepEqual(heard.at(-1), ['\\Flagged']);
+  for (const name of ['pending', 'traffic']) assert.ok(heard.includes(name), name);
+  for (const name of ['pending', 'traffic', 'watch']) assert.ok(reported.includes(name), name);
+});
+
+test('where the browser allows no WebSocket to this address, INBOX is looked at', async () => {
+  const server = new FakeServer();
+  const account = server.addAccount(auth);
+  const connect = () => {
+    throw new DOMException('not secure', 'SecurityError');
+  };
+  const platform = { ...server.platform, connect };
+  const client = await openMail({ baseUrl: 'https://mail.test', auth, platform });
+  await server.clock.advance(20_000);
+  account.deliver('INBOX', { subject: 'Hi' });
+  await server.clock.advance(60_000);
+  assert.equal((await client.mailbox('INBOX').list()).total, 1);
+  assert.equal(client.state, 'polling');
+  await client.close();
+});
+
+test('a store that is full from the beginning is no reason to show no mail', async () => {
+  const server = new FakeServer();
+  server.addAccount(auth);
+  const full = async () => {
+    store.onLost?.(new Error('full'));
+    throw new Error('full');
+  };
+  const { get, range, close } = Object.getPrototypeOf(memoryStore()) as Store;
+  const empty = memoryStore();
+  const store: Store = {
+    get: get.bind(empty),
+    range: range.bind(empty),
+    close: close.bind(empty),
+    transact: full,
+    update: full,
+  };
+  const { platform, clock } = server;
+  const client = await openMail({ baseUrl: 'https://mail.test', auth, store, platform });
+  await clock.advance(20_000);
+  assert.deepEqual([client.storage, client.state], ['memory', 'live']);
+  await client.close();
+  const before = server.requests.length;
+  await clock.advance(120_000);
+  assert.equal(server.requests.length, before, 'a second client goes on');
+});
+
+test('while nothing changes, no list is read anew', async (context) => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const { client, store } = await world.open();
+  let told = 0;
+  client.mailbox('INBOX').watch({ notFlags: ['\\Seen'] }, () => told++);
+  await world.pass(30_000);
+  const read = context.mock.method(store, 'range').mock;
+  const before = told;
+  await world.pass(60_000);
+  const messages = read.calls.filter(({ arguments: [query] }) => query.table === 'messages');
+  assert.equal(messages.length, 0);
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  await world.pass(5000);
+  assert.equal(told, before + 1);
+});
+
+test('who may write to no more people today is told so, and reads on', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const rejected: string[] = [];
+  client.on('rejected', ({ operation, error }) =>
+    rejected.push(`${operation.kind} ${error.message}`),
+  );
+  world.server.failNext({ status: 429, code: 'send_limit', retryAfter: 80_000 }, '/mail/send');
+  const sending = client.send({ to: [{ address: 'bob@sender.test' }], subject: 'Hi' });
+  await world.pass(1000, sending);
+  assert.deepEqual(rejected, ['send 429 send_limit: a fault of the test']);
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  await world.pass(5000);
+  assert.equal((await client.mailbox('INBOX').list()).total, 1);
+});
