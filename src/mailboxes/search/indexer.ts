@@ -20,7 +20,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
-import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import {
+  type Database,
+  isUnavailable,
+  PreparedQuery,
+  type Queries,
+} from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { DAY_MS, type EpochMs, MINUTE_MS, Outage } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
@@ -276,7 +281,8 @@ export async function readRows(
     try {
       changes.push({ kind: 'add', document: await readDocument(bodies, message) });
     } catch (error) {
-      if (error instanceof Refusal && error.code === 'unavailable') throw error;
+      if (isUnavailable(error) || (error instanceof Refusal && error.code === 'unavailable'))
+        throw error;
       failure ??= String(error);
       unread.push(message);
     }

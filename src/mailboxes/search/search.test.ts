@@ -414,7 +414,8 @@ onEachEngine('the search index', (engine) => {
     let failures = 0;
     const read: typeof store.bodies.read = (...args) => {
       failures += 1;
-      if (failures < 3) throw new Refusal('unavailable', 'away');
+      if (failures === 1) throw new Refusal('unavailable', 'away');
+      if (failures === 2) throw Object.assign(new Error('too many open files'), { code: 'EMFILE' });
       return store.bodies.read(...args);
     };
     const lines: string[] = [];

@@ -295,8 +295,8 @@ test('a full SQLite database is recognized', () => {
   assert.ok(!isStorageFull(new Error('anything else')));
 });
 
-test('a database that cannot be reached is distinguished from one that refuses', () => {
-  const socket = ['ECONNREFUSED', 'ECONNRESET'];
+test('a database that cannot be reached, or a file that cannot be opened for now, is distinguished from one that refuses', () => {
+  const socket = ['ECONNREFUSED', 'ECONNRESET', 'EMFILE'];
   const server = ['08006', '25006', '28P01', '40001', '40P01', '53300', '55000', '55P03', '57014'];
   for (const code of [...socket, ...server, '57P01', '57P03', '58030', 'POSTROOM_NO_ANSWER']) {
     const error = Object.assign(new Error('x'), { code });

@@ -36,6 +36,9 @@ const SOCKET_ERRORS = new Set([
   'EAI_AGAIN',
 ]);
 
+/** This process, or its machine, has as many files and sockets open as it may. */
+const FILES_USED_UP = new Set(['EMFILE', 'ENFILE']);
+
 /**
  * SQLSTATEs of PostgreSQL (its manual, appendix A) that do not mean a wrong query: it may succeed later. 08 connection;
  * 25006 read-only; 25P03 idle in a transaction for too long; 28 login refused; 3D000 no such database; 40 rolled back
@@ -60,13 +63,14 @@ function codeOf(error: unknown): string {
     : '';
 }
 
-/** Whether the database cannot answer right now, and may do so later. */
+/** Whether the database cannot answer right now, or no file can be opened, and may do so later. */
 export function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = codeOf(error);
   return (
     [LOG_LOST, NO_ANSWER, LATE, IN_DOUBT].includes(code) ||
     SOCKET_ERRORS.has(code) ||
+    FILES_USED_UP.has(code) ||
     SERVER_STATES.test(code) ||
     LOST_TEXTS.test(error.message) ||
     CLOSED_TEXTS.test(error.message) ||
@@ -161,13 +165,16 @@ export function isDamage(error: unknown): boolean {
 }
 
 /**
- * How a failure of the database is answered, over HTTP as over SMTP: both ask the client to try again.
+ * How a failure of the database, or of the files of the process, is answered, over HTTP as over SMTP: both ask the client to try again.
  *
  * @returns undefined for any other error
  */
 export function refusalOfFailure(error: unknown): Refusal | undefined {
   if (isUnavailable(error)) {
-    return new Refusal('unavailable', 'the database cannot be reached right now', { cause: error });
+    const why = FILES_USED_UP.has(codeOf(error))
+      ? 'no more files can be opened'
+      : 'the database cannot be reached';
+    return new Refusal('unavailable', `${why} right now`, { cause: error });
   }
   if (isStorageFull(error)) {
     return new Refusal('storage_full', 'there is no space left', { cause: error });
