@@ -62,7 +62,7 @@ export function answerProblem(
   return {
     status,
     headers: {
-      'content-type': `${acceptsProblem(accept) ? PROBLEM_TYPE : 'application/json'}; charset=utf-8`,
+      'content-type': `${acceptWeight(accept, PROBLEM_TYPE) > 0 ? PROBLEM_TYPE : 'application/json'}; charset=utf-8`,
       ...(retryAfter !== undefined && { 'retry-after': String(Math.ceil(retryAfter)) }),
     },
     body: JSON.stringify(problem),
@@ -71,16 +71,19 @@ export function answerProblem(
 
 const PROBLEM_TYPE = 'application/problem+json';
 
-/** Whether an Accept field names the problem type and does not refuse it (RFC 9110 section 12.5.1). */
-function acceptsProblem(accept: string | undefined): boolean {
-  if (!accept?.toLowerCase().includes(PROBLEM_TYPE)) return false;
-  const range = accept
-    .toLowerCase()
-    .split(',')
-    .map((part) => part.split(';').map((text) => text.trim()))
-    .find(([type]) => type === PROBLEM_TYPE);
-  // RFC 9110 section 12.4.2: a weight of 0 means "not this".
-  return range !== undefined && !range.some((text) => /^q=0(?:\.0{0,3})?$/.test(text));
+/**
+ * The weight that Accept gives a media type by its name, 0 to 1 (RFC 9110 section 12.5.1); 0 also where it does not name
+ * the type.
+ */
+export function acceptWeight(accept: string | undefined, type: string): number {
+  for (const range of (accept ?? '').toLowerCase().split(',')) {
+    const [name, ...parameters] = range.split(';').map((part) => part.trim());
+    if (name !== type) continue;
+    const weight = parameters.find((one) => one.startsWith('q='));
+    const value = weight === undefined ? 1 : Number(weight.slice(2));
+    return value >= 0 && value <= 1 ? value : 0;
+  }
+  return 0;
 }
 
 /** How long a client may take to read the refusal. */

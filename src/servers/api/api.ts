@@ -80,9 +80,11 @@ export {
 export {
   DomainBody,
   DomainName,
+  Flag,
   Instant,
   Integer,
   isoTime,
+  OneOf,
   present,
   RecordId,
   replaced,

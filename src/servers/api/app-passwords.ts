@@ -3,7 +3,16 @@ import { Type } from 'typebox';
 import type { AppPassword, AppPasswords, NewAppPassword } from '../../tenants/accounts/accounts.ts';
 import { answerWithin } from './repeat-safely.ts';
 import { type Api, actorOf, type Owned, ownerOf } from './route-tools.ts';
-import { Instant, RecordId, SAVE_PASSWORD, Text, UserId, UserQuery, writerOf } from './schemas.ts';
+import {
+  Instant,
+  OneOf,
+  RecordId,
+  SAVE_PASSWORD,
+  Text,
+  UserId,
+  UserQuery,
+  writerOf,
+} from './schemas.ts';
 
 const Name = Text('For people; several may have the same.', "Ada's phone", { maxLength: 255 });
 
@@ -15,13 +24,7 @@ const AppPasswordBody = Type.Object(
     last_used_at: Type.Optional(
       Instant('Accurate to a minute; absent where it was never used.', '2026-01-31T12:05:00.000Z'),
     ),
-    last_used_by: Type.Optional(
-      Type.Enum(['imap', 'submission'], {
-        type: 'string',
-        description: 'What it was used for then.',
-        examples: ['imap'],
-      }),
-    ),
+    last_used_by: Type.Optional(OneOf(['imap', 'submission'], 'What it was used for then.')),
   },
   { title: 'AppPassword', description: 'A password of a mail program, without the password.' },
 );

@@ -12,7 +12,7 @@ import { parseAddress } from '../../protocols/message/message.ts';
 import type { Accounts } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { type Api, type Owned, ownerOf, type RouteGroup } from './route-tools.ts';
-import { DomainName, RecordId, Text, UserQuery } from './schemas.ts';
+import { DomainName, OneOf, RecordId, Text, UserQuery } from './schemas.ts';
 import {
   type ProgramServer,
   type ProgramServers,
@@ -132,18 +132,14 @@ const ServerBody = Type.Object(
   {
     host: Type.String({ examples: ['mail.localhost'] }),
     port: Type.Integer({ examples: [993] }),
-    security: Type.Enum(['tls', 'starttls'], {
-      type: 'string',
-      description: 'Whether a connection begins with TLS, or with STARTTLS.',
-      examples: ['tls'],
-    }),
+    security: OneOf(['tls', 'starttls'], 'Whether a connection begins with TLS, or with STARTTLS.'),
   },
   { title: 'ProgramServer', description: 'A server that mail programs connect to.' },
 );
 
 const SrvBody = Type.Object(
   {
-    record_type: Type.Enum(['SRV'], { type: 'string' }),
+    record_type: OneOf(['SRV']),
     host: Text('Relative to the domain.', '_imaps._tcp'),
     value: Text(
       'Priority, weight, port and target (RFC 2782); the target `.` says that there is no such service.',

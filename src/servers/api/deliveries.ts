@@ -10,6 +10,7 @@ import {
   DomainName,
   Instant,
   Integer,
+  OneOf,
   pageEcho,
   pageFields,
   pageOf,
@@ -19,11 +20,10 @@ import {
   writerOf,
 } from './schemas.ts';
 
-const Status = Type.Enum(['queued', 'held', 'delivered', 'failed'], {
-  type: 'string',
-  description:
-    'A `held` delivery is kept, and not attempted until it is released or tried again; last_error says why.',
-});
+const Status = OneOf(
+  ['queued', 'held', 'delivered', 'failed'],
+  'A `held` delivery is kept, and not attempted until it is released or tried again; last_error says why.',
+);
 
 /** Why the last attempt failed. */
 export const LastError = Type.Object(

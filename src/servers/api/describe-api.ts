@@ -12,7 +12,7 @@ import { ERRORS_PAGE } from '../../platform/net/net.ts';
 import { webhooks } from './describe-events.ts';
 import { matchesEtag } from './mail-attachment.ts';
 import { type Api, CONSOLE_COOKIE, credentials, LOGIN_COOKIE, SAME_SHAPE } from './route-tools.ts';
-import { Text } from './schemas.ts';
+import { OneOf, Text } from './schemas.ts';
 import { version } from './version.ts';
 
 const introduction = `Managed mail hosting over one HTTP API: put domains and mailboxes online,
@@ -96,10 +96,7 @@ const ProblemBody = Type.Object(
     title: Type.String({ description: 'The same for every occurrence of the code.' }),
     status: Type.Integer({ description: 'The status of the answer.' }),
     detail: Type.String({ description: 'What was wrong this time.' }),
-    code: Type.Enum(Object.keys(answers), {
-      type: 'string',
-      description: 'Stable, for programs.',
-    }),
+    code: OneOf(Object.keys(answers), 'Stable, for programs.'),
     errors: Type.Optional(
       Type.Array(Type.Object({ field: Type.String(), message: Type.String() }), {
         description: 'The fields that are wrong, by their names in the request.',

@@ -6,6 +6,7 @@ import {
   DomainName,
   Instant,
   Integer,
+  OneOf,
   RecordId,
   Text,
   writeDomain,
@@ -13,27 +14,20 @@ import {
 } from './schemas.ts';
 
 /** What happens to mail of a domain. */
-export const ForwardMode = Type.Enum(['store', 'webhook', 'webhook_then_store', 'forward_email'], {
-  type: 'string',
-  examples: ['store'],
-});
+export const ForwardMode = OneOf(['store', 'webhook', 'webhook_then_store', 'forward_email']);
 
 /** What a DNS record is for. */
-export const Purpose = Type.Enum(['mx', 'spf', 'dmarc', 'dkim'], {
-  type: 'string',
-  examples: ['mx'],
-});
+export const Purpose = OneOf(['mx', 'spf', 'dmarc', 'dkim']);
 
-export const RecordStatus = Type.Enum(['pending', 'verified', 'failed', 'disabled'], {
-  type: 'string',
-  description: '`disabled` by hand alone.',
-  examples: ['pending'],
-});
+export const RecordStatus = OneOf(
+  ['pending', 'verified', 'failed', 'disabled'],
+  '`disabled` by hand alone.',
+);
 
 export const DnsRecordBody = Type.Object(
   {
     id: RecordId,
-    record_type: Type.Enum(['MX', 'TXT'], { type: 'string', examples: ['MX'] }),
+    record_type: OneOf(['MX', 'TXT']),
     host: Text('Relative to the domain, `@` for the domain itself.', '@'),
     expected_value: Text(
       'What to publish; the priority of an MX record is beside it.',
@@ -56,12 +50,10 @@ export const DnsRecordBody = Type.Object(
     ),
     last_checked_at: Type.Optional(Instant(undefined, '2026-01-31T12:00:30.000Z')),
     last_check: Type.Optional(
-      Type.Enum(['ok', 'missed', 'unanswered'], {
-        type: 'string',
-        description:
-          'What the last look found: `ok`, `missed` (nothing, or something else: `observed_value` says what), or `unanswered` (DNS could not be asked, so nothing changed). Absent before the first look, and after the record was set by hand.',
-        examples: ['missed'],
-      }),
+      OneOf(
+        ['ok', 'missed', 'unanswered'],
+        'What the last look found: `ok`, `missed` (nothing, or something else: `observed_value` says what), or `unanswered` (DNS could not be asked, so nothing changed). Absent before the first look, and after the record was set by hand.',
+      ),
     ),
     misses: Integer(
       'How many answers in a row did not have the record. A `verified` record with misses is missing now; it becomes `failed` with the third.',
@@ -71,12 +63,10 @@ export const DnsRecordBody = Type.Object(
       Instant('When the first of these answers came.', '2026-01-31T12:00:30.000Z'),
     ),
     key_state: Type.Optional(
-      Type.Enum(['next', 'old'], {
-        type: 'string',
-        description:
-          'Of a DKIM record while the key is changed: `next` signs once it is verified, `old` does not sign any more.',
-        examples: ['next'],
-      }),
+      OneOf(
+        ['next', 'old'],
+        'Of a DKIM record while the key is changed: `next` signs once it is verified, `old` does not sign any more.',
+      ),
     ),
     removable_at: Type.Optional(
       Instant(

@@ -26,6 +26,7 @@ import {
   answerPage,
   DomainBody,
   DomainName,
+  OneOf,
   pageEcho,
   pageFields,
   pageOf,
@@ -41,9 +42,7 @@ const DomainPath = Type.Object({ domain: DomainName });
 
 const DnsQuery = Type.Object({
   user_id: UserId,
-  format: Type.Optional(
-    Type.Enum(['json', 'zone'], { type: 'string', description: '`json` when left out.' }),
-  ),
+  format: Type.Optional(OneOf(['json', 'zone'], '`json` when left out.')),
 });
 
 const DnsListing = {

@@ -5,7 +5,7 @@ import { eventTypes } from '../../tenants/events/events.ts';
 import { LastError } from './deliveries.ts';
 import { answerWithin } from './repeat-safely.ts';
 import { actorOf, ownerOf, type RouteGroup } from './route-tools.ts';
-import { Instant, Integer, Text, UserId, UserQuery, writerOf } from './schemas.ts';
+import { Instant, Integer, OneOf, Text, UserId, UserQuery, writerOf } from './schemas.ts';
 
 const Url = Text('http or https.', 'https://app.example.com/hooks/events');
 const Secret = Type.Optional(
@@ -15,7 +15,7 @@ const Secret = Type.Optional(
   ),
 );
 const Types = Type.Optional(
-  Type.Array(Type.Enum([...eventTypes], { type: 'string' }), {
+  Type.Array(OneOf(eventTypes), {
     description: 'Only these types; all when left out.',
     examples: [['message.received', 'send.bounced']],
   }),
@@ -37,10 +37,7 @@ const HookBody = Type.Object(
     ),
     last_error: Type.Optional(LastError),
     missed_at: Type.Optional(
-      Type.String({
-        format: 'date-time',
-        description: 'When events were found to be pruned before they could be posted.',
-      }),
+      Instant('When events were found to be pruned before they could be posted.'),
     ),
   },
   { title: 'EventHook', description: 'Where the events of a user are posted.' },

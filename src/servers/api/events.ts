@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import type { SharedSlots } from '../../platform/net/net.ts';
+import { acceptWeight, type SharedSlots } from '../../platform/net/net.ts';
 import {
   describeEvent,
   type Event,
@@ -16,10 +16,9 @@ import {
   type FollowedMailbox,
   type Follower,
 } from '../../tenants/events/events.ts';
-import { acceptWeight } from './accept.ts';
 import { beginStream } from './answer-errors.ts';
 import { ownerOf, type RouteGroup } from './route-tools.ts';
-import { Instant, Integer, Text, UserId, writtenHere } from './schemas.ts';
+import { Flag, Instant, Integer, OneOf, Text, UserId, writtenHere } from './schemas.ts';
 
 export interface EventRoutesOptions {
   readonly events: Events;
@@ -55,7 +54,7 @@ export const EventBody = Type.Object(
       'The place of the event: pass it as `after`. No other event has it.',
       '2s-0-mjuy1xc0',
     ),
-    type: Type.Enum([...eventTypes], { type: 'string', examples: ['message.received'] }),
+    type: OneOf(eventTypes),
     timestamp: Instant(),
     data: Type.Object(
       {
@@ -73,7 +72,7 @@ export const EventBody = Type.Object(
         size: Type.Optional(Integer('Bytes.', 1_234)),
         send_id: Type.Optional(Type.String({ description: 'As `POST /mail/send` answered it.' })),
         recipients: Type.Optional(Integer('How many.', 2)),
-        send_at: Type.Optional(Type.String({ format: 'date-time' })),
+        send_at: Type.Optional(Instant()),
         recipient: Type.Optional(Type.String({ examples: ['bob@sender.test'] })),
         delivery_id: Type.Optional(Type.Integer({ examples: [1] })),
         kind: Type.Optional(Text('Of the delivery.', 'webhook')),
@@ -89,7 +88,7 @@ export const EventBody = Type.Object(
 const answer = Type.Object({
   items: Type.Array(EventBody),
   cursor: Type.String({ description: 'Pass it as `after` of the next request.' }),
-  has_more: Type.Boolean({ description: 'Whether the next request is answered at once.' }),
+  has_more: Flag('Whether the next request is answered at once.'),
 });
 
 const query = Type.Object({

@@ -13,7 +13,7 @@ import {
   uidSchema,
 } from './mail-schemas.ts';
 import type { RouteGroup } from './route-tools.ts';
-import { Integer, Text } from './schemas.ts';
+import { Flag, Integer, Text } from './schemas.ts';
 
 /** The most bytes of text, and of HTML. */
 const TEXT_MAX = 2 * 1024 * 1024;
@@ -28,7 +28,7 @@ const attachment = Type.Object(
     contentType: Type.String({ examples: ['text/csv'] }),
     size: Integer('Bytes, transfer encoding removed.', 812),
     contentId: Type.Optional(Text('The id that the HTML names as `cid:`.', 'logo@sender.test')),
-    inline: Type.Boolean({ description: 'Meant to be shown within the message.' }),
+    inline: Flag('Meant to be shown within the message.'),
   },
   { title: 'Attachment' },
 );
@@ -44,11 +44,11 @@ const content = {
   preview: Text('The first words, on one line.', 'Hello, Ada.'),
   threadId: threadIdSchema,
   text: Type.Optional(Text('The text/plain parts; absent where there are none.', 'Hello, Ada.')),
-  textTruncated: Type.Optional(Type.Boolean({ description: 'There is more text in the source.' })),
+  textTruncated: Type.Optional(Flag('There is more text in the source.')),
   html: Type.Optional(
     Text('The text/html parts as they were sent: make them safe to show.', '<p>Hello, Ada.</p>'),
   ),
-  htmlTruncated: Type.Optional(Type.Boolean({ description: 'There is more HTML in the source.' })),
+  htmlTruncated: Type.Optional(Flag('There is more HTML in the source.')),
   attachments: Type.Array(attachment),
   auth: Type.Optional(
     Type.Object(
@@ -80,9 +80,7 @@ type ContentField = (typeof contentFields)[number];
 
 const messagesAnswer = Type.Object({
   messages: Type.Array(Type.Partial(contentSchema, { title: 'PartialContent' })),
-  hasMore: Type.Optional(
-    Type.Boolean({ description: 'The answer was cut: ask again for the UIDs that are left.' }),
-  ),
+  hasMore: Type.Optional(Flag('The answer was cut: ask again for the UIDs that are left.')),
 });
 
 /** @param hostname our name in Authentication-Results fields */

@@ -2,11 +2,11 @@
 import { isUtf8 } from 'node:buffer';
 import { Type } from 'typebox';
 import type { Mailstore, Message } from '../../mailboxes/mailstore/mailstore.ts';
-import { acceptWeight } from './accept.ts';
+import { acceptWeight } from '../../platform/net/net.ts';
 import { beginStream } from './answer-errors.ts';
 import { bodyStructureSchema, envelopeSchema, messageQuery } from './mail-schemas.ts';
 import type { RouteGroup } from './route-tools.ts';
-import { Bytes, Integer, Text, writtenHere } from './schemas.ts';
+import { Bytes, Integer, OneOf, Text, writtenHere } from './schemas.ts';
 
 /** Up to this size a source is answered in one piece; a longer one is read twice and streamed. */
 const WHOLE_MAX = 256 * 1024;
@@ -22,9 +22,10 @@ const messageAnswer = Type.Object(
       'The source; see rfc822Encoding.',
       'From: Bob <bob@sender.test>\r\nTo: ada@acme.test\r\n…',
     ),
-    rfc822Encoding: Type.Enum(['utf-8', 'latin1'], {
-      description: 'How characters of rfc822 become the bytes of the source again.',
-    }),
+    rfc822Encoding: OneOf(
+      ['utf-8', 'latin1'],
+      'How characters of rfc822 become the bytes of the source again.',
+    ),
     bodyStructure: bodyStructureSchema,
     size: Integer('Bytes of the source.', 1434),
     internalDate: Text('When the message arrived, RFC 3339.', '2026-01-31T12:00:00.000Z'),

@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import { messageFields, type SyncRequest } from '../../mailboxes/mailstore/mailstore.ts';
 import { SAME_SHAPE } from './route-tools.ts';
-import { Integer, Text } from './schemas.ts';
+import { Flag, Integer, Text } from './schemas.ts';
 
 /**
  * The most bytes of a body that is read before its sender is known. The largest valid ones have two texts of 1,024
@@ -188,10 +188,9 @@ export const syncAnswer = Type.Object(
               ),
             ),
             hasAttachment: Type.Optional(
-              Type.Boolean({
-                description:
-                  'Whether anything is attached; pictures that the HTML shows (multipart/related, with a Content-ID) do not count.',
-              }),
+              Flag(
+                'Whether anything is attached; pictures that the HTML shows (multipart/related, with a Content-ID) do not count.',
+              ),
             ),
           },
           {
@@ -203,12 +202,8 @@ export const syncAnswer = Type.Object(
       updated: Type.Array(updatedSchema),
       removed: Type.Array(removedSchema),
     }),
-    reset: Type.Optional(
-      Type.Boolean({ description: 'The client first drops its copy of this mailbox.' }),
-    ),
-    hasMore: Type.Optional(
-      Type.Boolean({ description: 'Call again with this token for the rest.' }),
-    ),
+    reset: Type.Optional(Flag('The client first drops its copy of this mailbox.')),
+    hasMore: Type.Optional(Flag('Call again with this token for the rest.')),
   },
   {
     title: 'Sync',

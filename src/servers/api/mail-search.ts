@@ -14,7 +14,7 @@ import {
   uidSchema,
 } from './mail-schemas.ts';
 import { forReading, type RouteGroup } from './route-tools.ts';
-import { Text } from './schemas.ts';
+import { Flag, Text } from './schemas.ts';
 
 const MATCHES_DEFAULT = 50;
 const MATCHES_MAX = 500;
@@ -49,7 +49,7 @@ const searchBody = Type.Object(
     smaller: octets('Fewer bytes than this.'),
     flags: flags('All of these flags.'),
     notFlags: flags('None of these flags.'),
-    hasAttachment: Type.Optional(Type.Boolean({ description: 'With attachments, or without.' })),
+    hasAttachment: Type.Optional(Flag('With attachments, or without.')),
     limit: Type.Optional(
       Type.Integer({
         minimum: 1,
@@ -82,9 +82,7 @@ const searchAnswer = Type.Unsafe<SearchResult>(
     cursor: Type.Optional(
       Text('Leads to the next page; absent on the last one.', 'MTc5NTI0NDQwMA'),
     ),
-    indexing: Type.Optional(
-      Type.Boolean({ description: 'Some of the newest mail is not in the index yet.' }),
-    ),
+    indexing: Type.Optional(Flag('Some of the newest mail is not in the index yet.')),
   }),
 );
 

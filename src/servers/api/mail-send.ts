@@ -16,7 +16,7 @@ import {
 } from './mail-schemas.ts';
 import { KEY_MAX, keyHeaders, readKey } from './repeat-safely.ts';
 import type { Api, RouteGroup, RouteTools } from './route-tools.ts';
-import { Integer, Text } from './schemas.ts';
+import { Flag, Integer, OneOf, Text } from './schemas.ts';
 
 /** The most bytes of a message as JSON; a larger one is sent as message/rfc822. */
 const SEND_BODY_MAX = 16 * 1024 * 1024;
@@ -86,7 +86,7 @@ const attachment = Type.Object({
   uidvalidity: Type.Optional(uidvaliditySchema),
   part: Type.Optional(Text('IMAP part number.', '2')),
   contentId: Type.Optional(Text('The id that the HTML names as `cid:`.', 'logo@sender.test')),
-  inline: Type.Optional(Type.Boolean({ description: 'Meant to be shown within the message.' })),
+  inline: Type.Optional(Flag('Meant to be shown within the message.')),
 });
 
 const sendBody = Type.Object(
@@ -138,11 +138,10 @@ const acceptedAnswer = Type.Unsafe<Accepted>(
   }),
 );
 
-const status = Type.Enum(['queued', 'delivered', 'deferred', 'bounced', 'cancelled'], {
-  type: 'string',
-  description:
-    '`queued`: not tried yet; `deferred`: it failed and is tried again; `delivered`: the mail server of the recipient accepted it; `bounced`: it failed for good.',
-});
+const status = OneOf(
+  ['queued', 'delivered', 'deferred', 'bounced', 'cancelled'],
+  '`queued`: not tried yet; `deferred`: it failed and is tried again; `delivered`: the mail server of the recipient accepted it; `bounced`: it failed for good.',
+);
 
 const statusAnswer = Type.Unsafe<SendStatus>(
   Type.Object(
@@ -304,19 +303,20 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
       return { sends: await sending.findAll(user, request.body.ids) };
     },
   });
+  const config = { refusals: ['send_not_found'] } as const;
+  const response = { 200: statusAnswer };
+  const find = async (request: FastifyRequest, by: Parameters<Sending['find']>[1]) =>
+    sending.find(await tools.authenticateMail(request), by);
   app.get('/mail/sends/:id', {
     schema: {
       summary: 'Read the status of a sent message',
       operationId: 'readSend',
       description: 'Kept for 30 days.',
       params: Type.Object({ id: sendId }),
-      response: { 200: statusAnswer },
+      response,
     },
-    config: { refusals: ['send_not_found'] },
-    handler: async (request) => {
-      const user = await tools.authenticateMail(request);
-      return sending.find(user, { id: request.params.id });
-    },
+    config,
+    handler: (request) => find(request, { id: request.params.id }),
   });
   app.get('/mail/sends', {
     schema: {
@@ -326,13 +326,10 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
       querystring: Type.Object({
         key: Type.String({ minLength: 1, maxLength: KEY_MAX, examples: ['order-4711'] }),
       }),
-      response: { 200: statusAnswer },
+      response,
     },
-    config: { refusals: ['send_not_found'] },
-    handler: async (request) => {
-      const user = await tools.authenticateMail(request);
-      return sending.find(user, { key: request.query.key });
-    },
+    config,
+    handler: (request) => find(request, { key: request.query.key }),
   });
   app.get('/mail/sends/by-message-id', {
     schema: {
@@ -347,12 +344,9 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
           examples: ['<7b1f@acme.test>'],
         }),
       }),
-      response: { 200: statusAnswer },
+      response,
     },
-    config: { refusals: ['send_not_found'] },
-    handler: async (request) => {
-      const user = await tools.authenticateMail(request);
-      return sending.find(user, { messageId: request.query.messageId });
-    },
+    config,
+    handler: (request) => find(request, { messageId: request.query.messageId }),
   });
 }

@@ -17,7 +17,7 @@ import {
   syncAnswer,
 } from './mail-schemas.ts';
 import { forReading, type RouteGroup } from './route-tools.ts';
-import { writtenHere } from './schemas.ts';
+import { OneOf, writtenHere } from './schemas.ts';
 
 const syncBody = Type.Object(
   {
@@ -35,10 +35,10 @@ const syncBody = Type.Object(
     ),
     fields: Type.Optional(fieldsSchema),
     order: Type.Optional(
-      Type.Enum(['oldest', 'newest'], {
-        description:
-          'Whether the pages of a first sync begin with the oldest or the newest messages; the oldest when left out.',
-      }),
+      OneOf(
+        ['oldest', 'newest'],
+        'Whether the pages of a first sync begin with the oldest or the newest messages; the oldest when left out.',
+      ),
     ),
   },
   {

@@ -14,7 +14,7 @@ import {
 import { HostCookie } from './host-cookie.ts';
 import { MAIL_BODY_MAX } from './mail-schemas.ts';
 import { type Api, credentials, LOGIN_COOKIE, type RouteGroup } from './route-tools.ts';
-import { Integer, Text } from './schemas.ts';
+import { Flag, Integer, Text } from './schemas.ts';
 
 /** A token and its lifetime; the same in both ways to get one. */
 export const TokenBody = Type.Object(
@@ -75,9 +75,7 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
             examples: ['correct horse'],
           }),
           remember: Type.Optional(
-            Type.Boolean({
-              description: 'Sets a cookie. It expires when it was not used for 30 days.',
-            }),
+            Flag('Sets a cookie. It expires when it was not used for 30 days.'),
           ),
         }),
         response: { 200: TokenBody },

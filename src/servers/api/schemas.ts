@@ -15,6 +15,19 @@ export const Text = (description: string, example: string, limits: TStringOption
 export const Integer = (description: string, example: number, limits: TNumberOptions = {}) =>
   Type.Integer({ ...limits, description, examples: [example] });
 
+export const Flag = (description: string) => Type.Boolean({ description, examples: [true] });
+
+/** One of some words; the first is the example. */
+export const OneOf = <const Words extends string[]>(
+  words: readonly [...Words],
+  description?: string,
+) =>
+  Type.Enum(words, {
+    type: 'string',
+    ...(description !== undefined && { description }),
+    examples: [words[0]],
+  });
+
 /** RFC 3339, as {@link isoTime} writes it. */
 export const Instant = (description?: string, example = '2026-01-31T12:00:00.000Z') =>
   Type.String({
@@ -52,7 +65,7 @@ export const DomainBody = Type.Object(
   {
     id: RecordId,
     domain: DomainName,
-    status: Type.Enum(['pending', 'active'], { type: 'string', examples: ['pending'] }),
+    status: OneOf(['pending', 'active']),
     organization_id: Type.Optional(Text('As it was given at the claim.', 'org-1')),
     created_at: Instant(),
     verified_at: Type.Optional(Instant('When it last became active.', '2026-01-31T12:05:00.000Z')),
@@ -168,11 +181,10 @@ export const pageFields = {
     ),
   ),
   order: Type.Optional(
-    Type.Enum(['oldest', 'newest'], {
-      type: 'string',
-      description: 'Whether the oldest or the newest items come first; the oldest when left out.',
-      examples: ['newest'],
-    }),
+    OneOf(
+      ['oldest', 'newest'],
+      'Whether the oldest or the newest items come first; the oldest when left out.',
+    ),
   ),
 };
 

@@ -17,6 +17,7 @@ import {
   Integer,
   isoTime,
   LastError,
+  OneOf,
   RecordId,
   Text,
   writerOf,
@@ -42,7 +43,7 @@ const SpanBody = Type.Object(
 
 const ReasonBody = Type.Object(
   {
-    status: Type.Enum(['queued', 'held'], { type: 'string', examples: ['queued'] }),
+    status: OneOf(['queued', 'held']),
     destination: Type.String({ examples: ['example.org'] }),
     last_error: Type.Optional(LastError),
     count: Type.Integer({ examples: [2] }),

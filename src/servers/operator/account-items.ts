@@ -7,7 +7,7 @@ import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { OperatedAccount } from '../../tenants/accounts/accounts.ts';
 import { dayOfAccounts, noMail } from '../../tenants/usage/usage.ts';
-import { AccountBody, Integer, RecordId, replaced, writerOf } from '../api/api.ts';
+import { AccountBody, Instant, Integer, RecordId, replaced, writerOf } from '../api/api.ts';
 import type { AccountOrderParts } from './account-order.ts';
 
 export const accountFields = {
@@ -30,11 +30,9 @@ export const accountFields = {
   ),
   waiting: Integer('Deliveries of its mail that wait, or are held.', 2),
   last_login_at: Type.Optional(
-    Type.String({
-      format: 'date-time',
-      description:
-        'The last login with its password, accurate to a day. Absent if there was none in half a year.',
-    }),
+    Instant(
+      'The last login with its password, accurate to a day. Absent if there was none in half a year.',
+    ),
   ),
   account_id: Type.Integer({ ...replaced('id'), examples: [1] }),
   email: Type.String({ ...replaced('address'), examples: ['ada@acme.test'] }),

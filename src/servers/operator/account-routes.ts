@@ -2,21 +2,11 @@
 import { Type } from 'typebox';
 import { listAllAccounts, type OperatedAccount } from '../../tenants/accounts/accounts.ts';
 import { findAnyClaim } from '../../tenants/domains/domains.ts';
-import { DomainName, type RouteGroup, UserId } from '../api/api.ts';
+import { DomainName, OneOf, type RouteGroup, UserId } from '../api/api.ts';
 import { addAccountDetails } from './account-details.ts';
 import { type AccountRouteParts, OperatedAccountBody, writeAccounts } from './account-items.ts';
 import { MEASURES, measureOf, rankAccounts } from './account-order.ts';
-import {
-  answerPage,
-  filterText,
-  isIdKey,
-  isRankKey,
-  isTextKey,
-  type ListPage,
-  listEcho,
-  listFields,
-  readPage,
-} from './lists.ts';
+import { answerPage, filterText, isKey, listEcho, listFields, readPage } from './lists.ts';
 
 /** The orders of the list beside the usual one. */
 const SORTS = ['address', ...MEASURES.flatMap((name) => [name, `-${name}`])];
@@ -30,12 +20,10 @@ const ListQuery = Type.Object({
     255,
   ),
   sort: Type.Optional(
-    Type.Enum(SORTS, {
-      type: 'string',
-      description:
-        'By address, or by a number, which `-` puts the largest of first; `quota_used` is the part of its quota that an account uses. A cursor belongs to one order.',
-      examples: ['-sent_24h'],
-    }),
+    OneOf(
+      SORTS,
+      'By address, or by a number, which `-` puts the largest of first; `quota_used` is the part of its quota that an account uses. A cursor belongs to one order.',
+    ),
   ),
   ...listFields,
 });
@@ -64,7 +52,7 @@ export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
         const filter = { domainId: domain?.id, userId: query.user_id, addressPrefix: prefix };
         const ranked = measureOf(query.sort ?? '');
         if (ranked) {
-          const page = readPage(query, isRankKey);
+          const page = readPage(query, isKey('number', 'integer'));
           const asked = { ...ranked, after: page.after, limit: page.limit + 1, at };
           const rows = await rankAccounts(parts, filter, asked);
           const shown = rows.slice(0, page.limit).map(({ account }) => account);
@@ -72,8 +60,8 @@ export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
           return answerPage(rows, page, ({ key }) => key, items);
         }
         const order = (query.sort ?? prefix) === undefined ? 'newest' : 'address';
-        const page: ListPage<readonly [number] | readonly [string, number]> =
-          order === 'newest' ? readPage(query, isIdKey) : readPage(query, isTextKey);
+        const kinds = { newest: ['integer'], address: ['text', 'integer'] } as const;
+        const page = readPage(query, isKey(...kinds[order]));
         const rows = await listAllAccounts(database, {
           ...filter,
           order,

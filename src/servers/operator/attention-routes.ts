@@ -1,14 +1,13 @@
 /** `GET /v2/operator/attention`: what needs an operator now. */
 import { Type } from 'typebox';
-import { Instant, Integer, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
+import { Instant, Integer, isoTime, OneOf, present, type RouteGroup, Text } from '../api/api.ts';
 import { type AttentionParts, byUrgency, checkAll, LEVELS } from './attention.ts';
 
 const Name = Text('Name of the check.', 'receivers_failing');
-const LevelName = Type.Enum([...LEVELS], {
-  type: 'string',
-  description:
-    '`critical`: mail is late or not taken now; `warning`: it soon may be; `note`: good to know.',
-});
+const LevelName = OneOf(
+  LEVELS,
+  '`critical`: mail is late or not taken now; `warning`: it soon may be; `note`: good to know.',
+);
 
 const FindingBody = Type.Object(
   {
@@ -41,10 +40,10 @@ const AttentionBody = Type.Object({
     Type.Object({
       name: Name,
       level: LevelName,
-      state: Type.Enum(['ok', 'found', 'unknown'], {
-        type: 'string',
-        description: '`unknown`: the check failed or took too long, so it says nothing.',
-      }),
+      state: OneOf(
+        ['ok', 'found', 'unknown'],
+        '`unknown`: the check failed or took too long, so it says nothing.',
+      ),
     }),
     { description: 'All checks, with what each came to.' },
   ),

@@ -3,11 +3,8 @@
  * database. Rules that watch what an alert of `deploy/prometheus/alerts.yml` watches have its limits; a test compares both.
  */
 import { findFailingReceivers, findHeld } from '../../mail/queue/queue.ts';
-import type { ReadDatabase } from '../../platform/database/database.ts';
-import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, HOUR_MS, MINUTE_MS, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
-import type { GaugeValue } from '../metrics/metrics.ts';
 import {
   DISK_FREE,
   gigabytes,
@@ -17,6 +14,8 @@ import {
   lookAtVersions,
   lookForLostBodies,
   lookForSilentNodes,
+  many,
+  type NodeParts,
 } from './node-attention.ts';
 import {
   lookAtBlockLists,
@@ -39,18 +38,13 @@ export interface Finding {
   readonly link: string;
 }
 
-export interface AttentionParts {
-  readonly database: ReadDatabase;
-  readonly nodes: Pick<Nodes, 'list'>;
+export interface AttentionParts extends NodeParts {
   readonly backups: {
     /** How old the last one may be; 0: nobody asks. */
     readonly maxAgeMs: number;
     /** When the last one was made; undefined where none was noted. */
     lastAt(): Promise<EpochMs | undefined>;
   };
-  /** The values that a gauge of this node has now. */
-  readonly readGauge: (name: string) => Promise<readonly GaugeValue[]>;
-  readonly now: () => EpochMs;
 }
 
 export interface Rule {
@@ -126,18 +120,10 @@ const away = (
     write: () => ({ text, count: 1, link: '/nodes' }),
   });
 
-const many = (count: number, one: string, more = `${one}s`) =>
-  `${count} ${count === 1 ? one : more}`;
-
 export const rules: readonly Rule[] = [
   { name: 'database_down', level: 'critical', look: lookAtDatabase },
   { name: 'nodes_silent', level: 'critical', look: lookForSilentNodes },
-  {
-    name: 'disk_full',
-    level: 'critical',
-    alert: 'PostroomDiskFull',
-    look: lookAtDisk,
-  },
+  { name: 'disk_full', level: 'critical', alert: 'PostroomDiskFull', look: lookAtDisk },
   {
     name: 'deliveries_late',
     level: 'critical',

@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
 import { listAudit } from '../../tenants/audit/audit.ts';
 import { Instant, type RouteGroup, Text, writerOf } from '../api/api.ts';
-import { answerPage, filterText, isIdKey, listEcho, listFields, readPage } from './lists.ts';
+import { answerPage, filterText, isKey, listEcho, listFields, readPage } from './lists.ts';
 
 export { actorOf } from '../api/api.ts';
 
@@ -51,7 +51,7 @@ export function auditRoutes(database: Pick<Database, 'read'>): RouteGroup {
         response: { 200: Type.Object({ items: Type.Array(AuditBody), ...listEcho }) },
       },
       handler: async ({ query }) => {
-        const page = readPage(query, isIdKey);
+        const page = readPage(query, isKey('integer'));
         const entries = await listAudit(database.read, {
           before: page.after?.[0],
           target: query.target,

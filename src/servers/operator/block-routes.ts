@@ -1,15 +1,13 @@
 /** `/v2/operator/blocks`: senders whose mail is refused. */
 import { Type } from 'typebox';
 import type { Blocks } from '../../mail/blocks/blocks.ts';
-import { actorOf, Instant, RecordId, type RouteGroup, Text, writerOf } from '../api/api.ts';
-import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
+import { actorOf, Instant, OneOf, RecordId, type RouteGroup, Text, writerOf } from '../api/api.ts';
+import { answerPage, isKey, listEcho, listFields, readPage } from './lists.ts';
 
-const Kind = Type.Enum(['address', 'domain', 'network'], {
-  type: 'string',
-  description:
-    '`address`: a sender, in any case. `domain`: all senders of the domain and of its subdomains. `network`: all mail of these clients, bounces too.',
-  examples: ['domain'],
-});
+const Kind = OneOf(
+  ['address', 'domain', 'network'],
+  '`address`: a sender, in any case. `domain`: all senders of the domain and of its subdomains. `network`: all mail of these clients, bounces too.',
+);
 
 const Note = Text('Your note, such as the reason.', 'phishing on Monday');
 
@@ -38,7 +36,7 @@ export function blockRoutes(blocks: Pick<Blocks, 'list' | 'add' | 'remove'>): Ro
         response: { 200: Type.Object({ items: Type.Array(BlockBody), ...listEcho }) },
       },
       handler: async ({ query }) => {
-        const page = readPage(query, isIdKey);
+        const page = readPage(query, isKey('integer'));
         const found = await blocks.list({ before: page.after?.[0], limit: page.limit + 1 });
         return answerPage(found, page, ({ id }) => [id], found.map(writeBlock));
       },

@@ -16,6 +16,7 @@ import {
   actorOf,
   contentsOfDomain,
   DomainName,
+  Flag,
   Integer,
   type RouteGroup,
   UserId,
@@ -177,11 +178,9 @@ function addDeleteDomain(app: Api, parts: ChangeRouteParts): void {
 
 /** Whether waiting mail goes, too, and how much went. */
 const dropWaiting = Type.Optional(
-  Type.Boolean({
-    description:
-      'Drop what it sent and what still waits: no bounce is sent, and its owner sees `bounced`. Otherwise its mail goes on. What is being attempted right now is not dropped.',
-    examples: [true],
-  }),
+  Flag(
+    'Drop what it sent and what still waits: no bounce is sent, and its owner sees `bounced`. Otherwise its mail goes on. What is being attempted right now is not dropped.',
+  ),
 );
 const SuspendedBody = Type.Object(
   {

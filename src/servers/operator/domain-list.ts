@@ -6,52 +6,34 @@ import {
   listAllClaims,
   type OperatedDomain,
 } from '../../tenants/domains/domains.ts';
-import { ForwardMode, type RouteGroup, UserId } from '../api/api.ts';
+import { ForwardMode, OneOf, type RouteGroup, UserId } from '../api/api.ts';
 import {
   addDomainDetails,
   type DomainRouteParts,
   OperatedDomainBody,
   writeDomains,
 } from './domain-routes.ts';
-import {
-  answerPage,
-  filterText,
-  isIdKey,
-  isTextKey,
-  type ListKey,
-  type ListPage,
-  listEcho,
-  listFields,
-  readPage,
-} from './lists.ts';
+import { answerPage, filterText, isKey, listEcho, listFields, readPage } from './lists.ts';
 
 /** As a query writes it. */
 const flag = (description: string) =>
   Type.Optional(Type.Enum(['true', 'false'], { type: 'string', description, examples: ['false'] }));
 
 const ListQuery = Type.Object({
-  status: Type.Optional(
-    Type.Enum(['pending', 'active', 'suspended'], { type: 'string', examples: ['active'] }),
-  ),
+  status: Type.Optional(OneOf(['pending', 'active', 'suspended'])),
   user_id: Type.Optional(UserId),
   can_send: flag('Only domains that can send, or only those that cannot, pending ones too.'),
   can_receive: flag('Only domains that can receive, or only those that cannot.'),
   forward_mode: Type.Optional(ForwardMode),
   records_failed: Type.Optional(
-    Type.Enum(['any', 'mx', 'spf', 'dmarc', 'dkim'], {
-      type: 'string',
-      description: 'Only domains with this record `failed`.',
-      examples: ['dkim'],
-    }),
+    OneOf(['any', 'mx', 'spf', 'dmarc', 'dkim'], 'Only domains with this record `failed`.'),
   ),
   q: filterText('Beginning of the name; the list is then in the order of names.', 'acme', 255),
   sort: Type.Optional(
-    Type.Enum(['trouble'], {
-      type: 'string',
-      description:
-        'By name, after those in trouble: active ones that cannot send or have a failed record, and those that were active and lost their records. Suspended ones are not among these.',
-      examples: ['trouble'],
-    }),
+    OneOf(
+      ['trouble'],
+      'By name, after those in trouble: active ones that cannot send or have a failed record, and those that were active and lost their records. Suspended ones are not among these.',
+    ),
   ),
   ...listFields,
 });
@@ -70,7 +52,7 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
       handler: async ({ query }) => {
         const prefix = query.q?.toLowerCase();
         const order: ClaimOrder = query.sort ?? (prefix === undefined ? 'newest' : 'name');
-        const page = readPosition(query, order);
+        const page = readPage(query, isKey(...kinds[order]));
         const rows = await listAllClaims(parts.database, {
           status: query.status,
           userId: query.user_id,
@@ -94,25 +76,17 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
 const readFlag = (text: 'true' | 'false' | undefined) =>
   text === undefined ? undefined : text === 'true';
 
-/** The key of a cursor, by the order of its list. */
+/** Of each order: the values of its key. */
+const kinds = {
+  newest: ['integer'],
+  name: ['text', 'integer'],
+  trouble: ['flag', 'text', 'integer'],
+} as const;
+
 type PositionKey =
   | readonly [number]
   | readonly [string, number]
   | readonly [number, string, number];
-
-/** Whether it is troubled as a number, its name and its id. */
-function isTroubleKey(values: ListKey): values is readonly [number, string, number] {
-  const [rank, ...rest] = values;
-  return (rank === 0 || rank === 1) && isTextKey(rest);
-}
-
-function readPosition(
-  query: { readonly limit?: number; readonly cursor?: string },
-  order: ClaimOrder,
-): ListPage<PositionKey> {
-  if (order === 'trouble') return readPage(query, isTroubleKey);
-  return order === 'newest' ? readPage(query, isIdKey) : readPage(query, isTextKey);
-}
 
 function keyOf({ id, name, isTroubled }: OperatedDomain, order: ClaimOrder): PositionKey {
   if (order === 'trouble') return [isTroubled ? 1 : 0, name, id];

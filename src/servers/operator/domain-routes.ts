@@ -17,6 +17,7 @@ import {
   DnsRecordBody,
   DomainBody,
   DomainName,
+  Flag,
   ForwardMode,
   Instant,
   Integer,
@@ -35,28 +36,21 @@ const COUNTED_ACCOUNTS = 5_000;
 const domainFields = {
   ...DomainBody.properties,
   user_id: UserId,
-  suspended: Type.Boolean({ description: 'Whether an operator suspended it.' }),
-  suspended_at: Type.Optional(Type.String({ format: 'date-time' })),
+  suspended: Flag('Whether an operator suspended it.'),
+  suspended_at: Type.Optional(Instant()),
   suspend_reason: Type.Optional(Type.String({ description: 'As the operator wrote it.' })),
   forward_mode: ForwardMode,
   route: Type.String({ ...replaced('forward_mode'), examples: ['store'] }),
   accounts: Type.Integer({ examples: [12] }),
   lapsed_at: Type.Optional(
-    Type.String({
-      format: 'date-time',
-      description: 'When it became `pending` again: its mail is deferred for 5 days, then refused.',
-    }),
+    Instant('When it became `pending` again: its mail is deferred for 5 days, then refused.'),
   ),
-  can_receive: Type.Boolean({
-    description:
-      'Whether mail for it is taken and finds the way: it is active, not suspended, and its MX record has not failed.',
-    examples: [true],
-  }),
-  can_send: Type.Boolean({
-    description:
-      'Whether its accounts can send: it is active, and its DKIM record is verified. A suspension is not counted.',
-    examples: [true],
-  }),
+  can_receive: Flag(
+    'Whether mail for it is taken and finds the way: it is active, not suspended, and its MX record has not failed.',
+  ),
+  can_send: Flag(
+    'Whether its accounts can send: it is active, and its DKIM record is verified. A suspension is not counted.',
+  ),
   can_send_since: Type.Optional(
     Instant('Since when `can_send` is what it is; absent where no change was seen yet.'),
   ),
@@ -65,10 +59,7 @@ const domainFields = {
     examples: [['mx']],
   }),
   records_failed_since: Type.Optional(
-    Type.String({
-      format: 'date-time',
-      description: 'When the first of them was missed for the first time.',
-    }),
+    Instant('When the first of them was missed for the first time.'),
   ),
   records_missing: Type.Array(Purpose, {
     description:
@@ -121,7 +112,7 @@ const DetailsBody = Type.Object(
     ),
     checks: Type.Object(
       {
-        last_checked_at: Type.Optional(Type.String({ format: 'date-time' })),
+        last_checked_at: Type.Optional(Instant()),
         not_verified: Type.Array(Purpose, {
           description: 'Purposes of the records that are pending or failed.',
           examples: [['mx']],

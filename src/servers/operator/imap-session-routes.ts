@@ -7,6 +7,7 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
 import {
   actorOf,
+  Flag,
   Instant,
   Integer,
   RecordId,
@@ -14,8 +15,8 @@ import {
   Text,
   writerOf,
 } from '../api/api.ts';
-import type { OpenSession, SessionKey, SessionsOfNodes } from '../imap/imap.ts';
-import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
+import type { OpenSession, SessionsOfNodes } from '../imap/imap.ts';
+import { answerPage, isKey, listEcho, listFields, readPage } from './lists.ts';
 
 const SessionId = Type.String({ minLength: 1, maxLength: 64, examples: ['5f2c9a01b7de4410'] });
 
@@ -25,7 +26,7 @@ const SessionBody = Type.Object(
     account_id: RecordId,
     address: Text('Of the account.', 'ada@acme.test'),
     client: Text('IP address of the client.', '192.0.2.1'),
-    secure: Type.Boolean({ description: 'Whether it is by TLS.' }),
+    secure: Flag('Whether it is by TLS.'),
     program: Type.Optional(
       Text('What the client says that it is; absent where it says nothing.', 'Thunderbird 140.1'),
     ),
@@ -62,10 +63,6 @@ interface ImapSessionParts {
   readonly now: () => EpochMs;
 }
 
-function isSessionKey(values: ListKey): values is SessionKey {
-  return values.length === 2 && Number.isFinite(values[0]) && typeof values[1] === 'string';
-}
-
 export function imapSessionRoutes(parts: ImapSessionParts): RouteGroup {
   return (app) => {
     app.get('/v2/operator/imap-sessions', {
@@ -81,13 +78,13 @@ export function imapSessionRoutes(parts: ImapSessionParts): RouteGroup {
         response: {
           200: Type.Object({
             items: Type.Array(SessionBody),
-            complete: Type.Boolean({ description: 'Whether all nodes have answered.' }),
+            complete: Flag('Whether all nodes have answered.'),
             ...listEcho,
           }),
         },
       },
       handler: async ({ query }) => {
-        const page = readPage(query, isSessionKey);
+        const page = readPage(query, isKey('number', 'text'));
         const asked = { accountId: query.account_id, after: page.after, limit: page.limit + 1 };
         const { sessions: found, isComplete } = await parts.sessions.list(asked);
         const items = found.map(writeSession);

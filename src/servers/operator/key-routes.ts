@@ -6,22 +6,23 @@ import type { Key, NamedKeys } from '../../tenants/keys/keys.ts';
 import {
   type Api,
   actorOf,
+  Flag,
   Instant,
+  OneOf,
   RecordId,
   type RouteGroup,
   Text,
   writerOf,
 } from '../api/api.ts';
-import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
+import { answerPage, isKey, listEcho, listFields, readPage } from './lists.ts';
 
 const Name = Text('For people; the audit log has it. Several keys may have the same.', 'billing', {
   maxLength: 200,
 });
-const Scope = Type.Enum(['operator', 'product'], {
-  type: 'string',
-  description: '`operator`: all of /v2. `product`: all of it but /v2/operator.',
-  examples: ['product'],
-});
+const Scope = OneOf(
+  ['operator', 'product'],
+  '`operator`: all of /v2. `product`: all of it but /v2/operator.',
+);
 const BoundUser = Text(
   'Of a product key: the only user whose things it sees and changes.',
   'demo',
@@ -32,9 +33,7 @@ const BoundOrganization = Text(
   'org-1',
   { minLength: 1, maxLength: 255 },
 );
-const ReadOnly = Type.Boolean({
-  description: 'Whether it only reads: then every method but GET is refused.',
-});
+const ReadOnly = Flag('Whether it only reads: then every method but GET is refused.');
 const nextYear = '2027-01-31T12:00:00.000Z';
 
 const KeyBody = Type.Object(
@@ -45,11 +44,7 @@ const KeyBody = Type.Object(
     user_id: Type.Optional(BoundUser),
     organization_id: Type.Optional(BoundOrganization),
     read_only: ReadOnly,
-    status: Type.Enum(['active', 'expired', 'revoked'], {
-      type: 'string',
-      description: 'Only an `active` key opens anything.',
-      examples: ['active'],
-    }),
+    status: OneOf(['active', 'expired', 'revoked'], 'Only an `active` key opens anything.'),
     created_at: Instant(),
     created_by: Text('Who made it, as in the audit log.', '3f9c2d01'),
     expires_at: Type.Optional(Instant('From then on it opens nothing.', nextYear)),
@@ -98,7 +93,7 @@ function addListAndRevoke(
       response: { 200: Type.Object({ items: Type.Array(KeyBody), ...listEcho }) },
     },
     handler: async ({ query }) => {
-      const page = readPage(query, isIdKey);
+      const page = readPage(query, isKey('integer'));
       const found = await keys.list({ before: page.after?.[0], limit: page.limit + 1 });
       const at = now();
       const items = found.map((key) => writeKey(key, at));

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { answerPage, isIdKey, isTextKey, readPage } from './lists.ts';
+import { answerPage, isKey, readPage } from './lists.ts';
 
 const rows = Array.from({ length: 7 }, (_, at) => ({ id: 100 - at }));
 /** The answer of a list of ids, newest first. */
 function list(query: { limit?: number; cursor?: string }) {
-  const page = readPage(query, isIdKey);
+  const page = readPage(query, isKey('integer'));
   const [after] = page.after ?? [];
   const found = rows.filter(({ id }) => after === undefined || id < after);
   const shown = found.slice(0, page.limit + 1);
@@ -31,11 +31,12 @@ test('an invalid cursor is refused by its name', () => {
   hostile.push(encode([1.5]), encode([1e300]), encode([1, 2]), encode([[1]]), 'a'.repeat(2_000));
   for (const cursor of hostile) {
     assert.throws(
-      () => readPage({ cursor }, isIdKey),
+      () => readPage({ cursor }, isKey('integer')),
       (error) => error instanceof Refusal && error.errors?.[0]?.field === 'cursor',
       cursor,
     );
   }
+  const isTextKey = isKey('text', 'integer');
   assert.throws(() => readPage({ cursor: encode(['a\0', 1]) }, isTextKey));
   assert.deepEqual(readPage({ cursor: encode(['é', 1]) }, isTextKey).after, ['é', 1]);
 });

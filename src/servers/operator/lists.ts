@@ -51,24 +51,24 @@ interface PageQuery {
 /** Reads which page a query asks for; see {@link readCursor}. */
 export function readPage<Key extends ListKey>(
   { limit = LIMIT_DEFAULT, cursor }: PageQuery,
-  isKey: (values: ListKey) => values is Key,
+  fits: (values: ListKey) => values is Key,
 ): ListPage<Key> {
-  return { limit, after: cursor === undefined ? undefined : readCursor(cursor, isKey) };
+  return { limit, after: cursor === undefined ? undefined : readCursor(cursor, fits) };
 }
 
-/** A list that is sorted by one id. */
-export function isIdKey(values: ListKey): values is readonly [number] {
-  return values.length === 1 && Number.isSafeInteger(values[0]);
-}
+/** What a value of a key is. */
+const kinds = {
+  text: (value: unknown) => typeof value === 'string',
+  flag: (value: unknown) => value === 0 || value === 1,
+  integer: Number.isSafeInteger,
+  number: Number.isFinite,
+};
 
-/** A list that is sorted by a number and an id. */
-export function isRankKey(values: ListKey): values is readonly [number, number] {
-  return values.length === 2 && Number.isFinite(values[0]) && Number.isSafeInteger(values[1]);
-}
-
-/** A list that is sorted by a text and an id. */
-export function isTextKey(values: ListKey): values is readonly [string, number] {
-  return values.length === 2 && typeof values[0] === 'string' && Number.isSafeInteger(values[1]);
+/** Whether the values of a cursor are of these kinds, those of a list's key. */
+export function isKey<const Kinds extends readonly (keyof typeof kinds)[]>(...wanted: Kinds) {
+  type Key = { readonly [At in keyof Kinds]: Kinds[At] extends 'text' ? string : number };
+  return (values: ListKey): values is Key =>
+    values.length === wanted.length && wanted.every((kind, at) => kinds[kind](values[at]));
 }
 
 /**
@@ -100,17 +100,17 @@ export function nextCursor(key: ListKey): string {
 /**
  * Reads the key that a cursor names.
  *
- * @param isKey whether the values are a key of this list: a cursor comes from outside
+ * @param fits whether the values are a key of this list: a cursor comes from outside
  * @param field of the request that has it
  * @throws Refusal invalid_request for the field
  */
 export function readCursor<Key extends ListKey>(
   text: string,
-  isKey: (values: ListKey) => values is Key,
+  fits: (values: ListKey) => values is Key,
   field = 'cursor',
 ): Key {
   const values = valuesOf(text);
-  if (!values || !isKey(values)) {
+  if (!values || !fits(values)) {
     throw invalidField(field, `must be the ${field} of an earlier answer`);
   }
   return values;
@@ -119,10 +119,10 @@ export function readCursor<Key extends ListKey>(
 function valuesOf(text: string): ListKey | undefined {
   try {
     const values: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
-    const isKey =
+    const isSimple =
       Array.isArray(values) && values.every((one) => ['string', 'number'].includes(typeof one));
     // PostgreSQL cannot store this text, so no list returned it.
-    return isKey && !JSON.stringify(values).includes('\\u0000') ? values : undefined;
+    return isSimple && !JSON.stringify(values).includes('\\u0000') ? values : undefined;
   } catch {
     return undefined;
   }

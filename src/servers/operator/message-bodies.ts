@@ -1,7 +1,17 @@
 /** Messages as the operator's API shows them: in the list, and one with all that happened to it. */
 import { Type } from 'typebox';
 import type { KnownDelivery, Queue } from '../../mail/queue/queue.ts';
-import { Instant, Integer, isoTime, LastError, present, Text, writerOf } from '../api/api.ts';
+import {
+  Flag,
+  Instant,
+  Integer,
+  isoTime,
+  LastError,
+  OneOf,
+  present,
+  Text,
+  writerOf,
+} from '../api/api.ts';
 import { explainReply } from './explain-reply.ts';
 import {
   type Message,
@@ -13,14 +23,12 @@ import { MAIL_ID, TraceBody, writeItem } from './trace-routes.ts';
 
 export const statuses: readonly MessageStatus[] = [...recipientStatuses, 'partly'];
 
-const Status = Type.Enum([...statuses], {
-  type: 'string',
-  description:
-    'waiting: not tried yet; scheduled: not before its time; deferred: is tried again; held: until an operator releases it; ' +
+const Status = OneOf(
+  statuses,
+  'waiting: not tried yet; scheduled: not before its time; deferred: is tried again; held: until an operator releases it; ' +
     'bounced: the sender was told; failed: nobody was told; refused, deferred_by_us: we answered 5xx, 4xx; dropped: by an ' +
     'operator; cancelled: by the account; partly: the recipients differ, see `counts`.',
-  examples: ['delivered'],
-});
+);
 
 /** The most recipients that a list shows of a message. */
 const SHOWN_RECIPIENTS = 3;
@@ -31,11 +39,7 @@ const shared = {
     MAIL_ID,
   ),
   at: Instant(),
-  direction: Type.Enum(['in', 'out'], {
-    type: 'string',
-    description: 'out: an account sent it.',
-    examples: ['in'],
-  }),
+  direction: OneOf(['in', 'out'], 'out: an account sent it.'),
   status: Status,
   counts: Type.Partial(
     Type.Object(
@@ -72,10 +76,7 @@ export const MessageItem = Type.Object(
   { title: 'OperatedMessage', description: 'A message, for all its recipients.' },
 );
 
-const Action = Type.Enum(['retry', 'hold', 'release', 'drop'], {
-  type: 'string',
-  examples: ['retry'],
-});
+const Action = OneOf(['retry', 'hold', 'release', 'drop']);
 
 const DeliveryItem = Type.Object(
   {
@@ -84,10 +85,7 @@ const DeliveryItem = Type.Object(
     kind: Type.String({ examples: ['webhook'] }),
     destination: Type.String({ examples: ['https://receiver.example'] }),
     domain: Type.String({ examples: ['acme.test'] }),
-    status: Type.Enum(['queued', 'held', 'failed', 'delivered'], {
-      type: 'string',
-      examples: ['queued'],
-    }),
+    status: OneOf(['queued', 'held', 'failed', 'delivered']),
     held_by: Type.Optional(Type.String({ examples: ['operator'] })),
     attempts: Type.Integer({ examples: [2] }),
     next_attempt_at: Type.Optional(Instant()),
@@ -115,11 +113,9 @@ const RecipientItem = Type.Object(
       ),
     ),
     suppressed: Type.Optional(
-      Type.Boolean({
-        description:
-          'Whether mail to it bounced for good, so that accounts of the domain cannot write to it any more.',
-        examples: [true],
-      }),
+      Flag(
+        'Whether mail to it bounced for good, so that accounts of the domain cannot write to it any more.',
+      ),
     ),
     delivery_ids: Type.Array(Type.Integer({ examples: [7] }), {
       description: 'Its deliveries that wait, are held or failed.',

@@ -8,7 +8,7 @@ import type { Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal, readInstant } from '../../platform/errors/errors.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
-import { Instant, type RouteGroup } from '../api/api.ts';
+import { Instant, OneOf, type RouteGroup } from '../api/api.ts';
 import {
   findMessages,
   type MessageFilter,
@@ -43,7 +43,7 @@ const filterFields = {
     'One or more of the values of `status`, separated by commas. A message has the state of any of its recipients.',
     'deferred,held',
   ),
-  direction: Type.Optional(Type.Enum(['in', 'out'], { type: 'string', examples: ['out'] })),
+  direction: Type.Optional(OneOf(['in', 'out'])),
   client: filterText('Address of the client that brought it.', '192.0.2.1'),
   node: filterText('The host that took it.', 'mail-1'),
   subject: filterText('Part of the subject; found only with TRACE_SUBJECTS.', 'invoice'),

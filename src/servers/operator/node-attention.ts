@@ -11,8 +11,11 @@ import { type EpochMs, MINUTE_MS, within } from '../../platform/time/time.ts';
 import { lastCounts } from '../../tenants/usage/usage.ts';
 import type { GaugeValue } from '../metrics/metrics.ts';
 
-interface Parts {
+export interface NodeParts {
+  readonly database: ReadDatabase;
   readonly nodes: Pick<Nodes, 'list'>;
+  /** The values that a gauge of this node has now. */
+  readonly readGauge: (name: string) => Promise<readonly GaugeValue[]>;
   readonly now: () => EpochMs;
 }
 
@@ -41,19 +44,19 @@ function lostNodes(all: readonly NodeView[], now: EpochMs): NodeView[] {
     .filter(({ seenAt }) => seenAt < now - SILENT.fromMs && seenAt > now - SILENT.untilMs);
 }
 
-export async function lookForSilentNodes({ nodes, now }: Parts) {
+export async function lookForSilentNodes({ nodes, now }: Pick<NodeParts, 'nodes' | 'now'>) {
   const silent = lostNodes(await nodes.list(), now());
   if (silent.length === 0) return undefined;
   const hosts = [...new Set(silent.map(({ host }) => host))].join(', ');
   return {
-    text: `${silent.length} ${silent.length === 1 ? 'node' : 'nodes'} ended without saying so, or lost the database: ${hosts}. The others do the work.`,
+    text: `${many(silent.length, 'node')} ended without saying so, or lost the database: ${hosts}. The others do the work.`,
     count: silent.length,
     since: Math.min(...silent.map(({ seenAt }) => seenAt)),
     link: '/nodes',
   };
 }
 
-export async function lookAtVersions({ nodes }: Pick<Parts, 'nodes'>) {
+export async function lookAtVersions({ nodes }: Pick<NodeParts, 'nodes'>) {
   const running = (await nodes.list()).filter(({ isRunning }) => isRunning);
   const versions = new Set(running.map(({ version }) => version));
   if (versions.size < 2) return undefined;
@@ -65,7 +68,7 @@ export async function lookAtVersions({ nodes }: Pick<Parts, 'nodes'>) {
 export const OWN_REASONS = ['internal', 'unavailable', 'body_unavailable', 'storage_full'] as const;
 
 /** Mail that was deferred in two spans of five minutes one after the other, as the nodes counted it. */
-export async function lookAtDeferredMail({ database, now }: Parts & { database: ReadDatabase }) {
+export async function lookAtDeferredMail({ database, now }: Pick<NodeParts, 'database' | 'now'>) {
   const names = OWN_REASONS.map((reason) => `deferred:${reason}`);
   const spans = await lastCounts(database.read, now(), names);
   const [newest = 0, before = 0, oldest = 0] = spans.map((amounts) =>
@@ -86,13 +89,12 @@ export async function lookAtDeferredMail({ database, now }: Parts & { database: 
 /** The part of the disk of which less is too little. */
 export const DISK_FREE = 0.05;
 
+export const many = (count: number, one: string, more = `${one}s`) =>
+  `${count} ${count === 1 ? one : more}`;
+
 export const gigabytes = (octets: number) => `${(octets / 1e9).toFixed(1)} GB`;
 
-export async function lookAtDisk({
-  readGauge,
-}: {
-  readonly readGauge: (name: string) => Promise<readonly GaugeValue[]>;
-}) {
+export async function lookAtDisk({ readGauge }: Pick<NodeParts, 'readGauge'>) {
   const [free] = await readGauge('postroom_disk_free_bytes');
   const [size] = await readGauge('postroom_disk_size_bytes');
   if (!free || !size) return undefined;
@@ -108,14 +110,11 @@ export async function lookAtDisk({
 }
 
 /** Bodies that are nowhere, or damaged: their messages are listed, and cannot be opened. */
-export async function lookForLostBodies({
-  database,
-  now,
-}: Pick<Parts, 'now'> & { database: ReadDatabase }) {
+export async function lookForLostBodies({ database, now }: Pick<NodeParts, 'database' | 'now'>) {
   const count = await countUnread(database.read, now());
   if (count === 0) return undefined;
   return {
-    text: `${count} ${count === 1 ? 'message' : 'messages'} cannot be opened: the text is missing or damaged where bodies are kept. The log says what failed. Bring the bodies back from a backup.`,
+    text: `${many(count, 'message')} cannot be opened: the text is missing or damaged where bodies are kept. The log says what failed. Bring the bodies back from a backup.`,
     count,
     link: '/nodes',
   };
@@ -124,7 +123,7 @@ export async function lookForLostBodies({
 /** Less than a look may take. */
 const ANSWER_MS = 1_500;
 
-export async function lookAtDatabase({ database }: { readonly database: ReadDatabase }) {
+export async function lookAtDatabase({ database }: Pick<NodeParts, 'database'>) {
   const answers = settingOf(database, 'store_id').then(
     () => true,
     () => false,

@@ -6,15 +6,13 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds } from '../../tenants/domains/domains.ts';
-import { Integer, replaced, Text } from '../api/api.ts';
+import { Integer, OneOf, replaced, Text } from '../api/api.ts';
 import { filterText } from './lists.ts';
 
-export const Status = Type.Enum(['queued', 'held', 'failed'], {
-  type: 'string',
-  description:
-    '`queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended.',
-  examples: ['queued'],
-});
+export const Status = OneOf(
+  ['queued', 'held', 'failed'],
+  '`queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended.',
+);
 
 /** The former name of a status, and its former word for `queued`. */
 export const State = Type.Enum(['pending', 'held', 'failed'], {
@@ -38,21 +36,17 @@ export const filterFields = {
   ),
   domain: Type.Optional(Type.String({ minLength: 1, maxLength: 255, examples: ['acme.test'] })),
   kind: Type.Optional(
-    Type.Enum(['webhook', 'forward', 'bounce', 'send', 'mailbox', 'copy', 'event'], {
-      type: 'string',
-      description: 'As in the list of deliveries of a domain.',
-    }),
+    OneOf(
+      ['webhook', 'forward', 'bounce', 'send', 'mailbox', 'copy', 'event'],
+      'As in the list of deliveries of a domain.',
+    ),
   ),
   status: Type.Optional(Status),
   state: Type.Optional(State),
 };
 
 /** A status, or what is in the queue because it waits. */
-const Waiting = Type.Enum(['waiting', ...OPEN_STATES], {
-  type: 'string',
-  description: '`waiting` is `queued` and `held` together.',
-  examples: ['waiting'],
-});
+const Waiting = OneOf(['waiting', ...OPEN_STATES], '`waiting` is `queued` and `held` together.');
 
 const YEAR = 31_536_000;
 const seconds = (description: string, example: number) =>

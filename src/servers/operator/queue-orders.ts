@@ -15,9 +15,9 @@ import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { type Api, Integer, present, Text } from '../api/api.ts';
+import { type Api, Flag, Integer, present, Text } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
-import { type ListKey, nextCursor, readCursor } from './lists.ts';
+import { isKey, type ListKey, nextCursor, readCursor } from './lists.ts';
 import { deliveryFields, filterOf } from './queue-filters.ts';
 
 export interface OrderParts {
@@ -95,10 +95,7 @@ const OrderBody = Type.Object(
       }),
     ),
     dry_run: Type.Optional(
-      Type.Boolean({
-        description: 'Only count the deliveries that match, by status, domain and reason.',
-        examples: [true],
-      }),
+      Flag('Only count the deliveries that match, by status, domain and reason.'),
     ),
   },
   // A misspelt filter must not leave an order for everything.
@@ -118,9 +115,7 @@ const Count = Type.Integer({ examples: [12] });
 const StepBody = Type.Object({
   matched: Integer('How many match.', 120),
   changed: Integer('0 in a dry run.', 120),
-  more: Type.Optional(
-    Type.Boolean({ description: 'There may be more: call again with `next`.', examples: [true] }),
-  ),
+  more: Type.Optional(Flag('There may be more: call again with `next`.')),
   next: Type.Optional(
     Text('Where the next call continues. The numbers of each call are its own.', NEXT_EXAMPLE),
   ),
@@ -157,17 +152,13 @@ const StepBody = Type.Object({
 /** As a client gets it. */
 export type OrderStep = Type.Static<typeof StepBody>;
 
-/** When an order was given, and where it continues: state, claim (0 for all), time and id. */
-type OrderKey = readonly [number, OpenState, number, number, number];
+const isPosition = isKey('integer', 'text', 'integer', 'integer', 'integer');
 
-function isOrderKey(values: ListKey): values is OrderKey {
-  const [given, state, ...place] = values;
-  return (
-    values.length === 5 &&
-    OPEN_STATES.some((one) => one === state) &&
-    [given, ...place].every(Number.isSafeInteger) &&
-    Number(given) >= 0
-  );
+/** When an order was given, and where it continues: state, claim (0 for all), time and id. */
+function isOrderKey(
+  values: ListKey,
+): values is readonly [number, OpenState, number, number, number] {
+  return isPosition(values) && values[0] >= 0 && OPEN_STATES.some((one) => one === values[1]);
 }
 
 function readPosition(next: string | undefined) {

@@ -13,12 +13,13 @@ import {
   Instant,
   Integer,
   LastError,
+  OneOf,
   type RouteGroup,
   replaced,
   Text,
   writerOf,
 } from '../api/api.ts';
-import { answerUntil, isIdKey, type ListKey, listEcho, listFields, readPage } from './lists.ts';
+import { answerUntil, isKey, listEcho, listFields, readPage } from './lists.ts';
 import {
   deliveryFields,
   filterFields,
@@ -71,11 +72,10 @@ const OpenDeliveryBody = Type.Object(
     kind: DeliveryKind,
     status: Status,
     held_by: Type.Optional(
-      Type.Enum(['operator', 'suspension'], {
-        type: 'string',
-        description: 'operator, or suspension of its domain; absent if it cannot be attempted',
-        examples: ['operator'],
-      }),
+      OneOf(
+        ['operator', 'suspension'],
+        'operator, or suspension of its domain; absent if it cannot be attempted',
+      ),
     ),
     attempts: Type.Integer({ examples: [2] }),
     created_at: Instant(),
@@ -119,16 +119,6 @@ function writeOpen(delivery: KnownDelivery, names: ReadonlyMap<number, string>) 
   });
 }
 
-function isGroupKey(values: ListKey): values is readonly [string, number, string] {
-  const [destination, domain, kind] = values;
-  return (
-    values.length === 3 &&
-    typeof destination === 'string' &&
-    Number.isSafeInteger(domain) &&
-    typeof kind === 'string'
-  );
-}
-
 /** The routes below `/v2/operator/queue`. */
 export function queueRoutes(parts: OrderParts): RouteGroup {
   const { database, now } = parts;
@@ -143,7 +133,7 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
         response: { 200: Type.Object({ items: Type.Array(GroupBody), ...listEcho }) },
       },
       handler: async ({ query }) => {
-        const { limit, after } = readPage(query, isGroupKey);
+        const { limit, after } = readPage(query, isKey('text', 'integer', 'text'));
         const [destination = '', domainId = 0, kind = ''] = after ?? [];
         const { states, ...filter } = await filterOf(database.read, query, now());
         const asked = { ...filter, state: states?.[0] };
@@ -167,7 +157,7 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
         response: { 200: Type.Object({ items: Type.Array(OpenDeliveryBody), ...listEcho }) },
       },
       handler: async ({ query }) => {
-        const { limit, after: [before] = [] } = readPage(query, isIdKey);
+        const { limit, after: [before] = [] } = readPage(query, isKey('integer'));
         const filter = await filterOf(database.read, query, now());
         const { items: found, next } = await listOpen(database, filter, { before, limit });
         const ids = found.map((delivery) => delivery.domainId);

@@ -7,8 +7,8 @@ import {
   summarize,
 } from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { type Api, Instant, Integer, isoTime, present, Text, writerOf } from '../api/api.ts';
-import { answerUntil, isTextKey, listEcho, listFields, readPage } from './lists.ts';
+import { type Api, Instant, Integer, present, Text, writerOf } from '../api/api.ts';
+import { answerUntil, isKey, listEcho, listFields, readPage } from './lists.ts';
 import { deliveryFields, filterOf } from './queue-filters.ts';
 import type { OrderParts } from './queue-orders.ts';
 
@@ -25,7 +25,8 @@ const Reason = Text(
   '451 4.7.1 Greylisted, try again in … seconds',
 );
 
-const times = {
+const line = {
+  counts: Counts,
   oldest_at: Type.Optional(Instant()),
   next_attempt_at: Type.Optional(Instant()),
 };
@@ -34,8 +35,7 @@ const ReceiverBody = Type.Object(
   {
     destination: Type.String({ examples: ['https://receiver.example'] }),
     kinds: Type.Array(Type.String(), { examples: [['webhook']] }),
-    counts: Counts,
-    ...times,
+    ...line,
     overdue_seconds: Type.Optional(Integer('How long the next one has been due.', 12)),
     failed_at: Type.Optional(Instant()),
     reason: Type.Optional(Reason),
@@ -50,12 +50,9 @@ const ReceiverBody = Type.Object(
   { title: 'QueueReceiver', description: 'What waits for one receiver, or failed at it.' },
 );
 
-const line = { counts: Counts, ...times };
-
 const SummaryBody = Type.Object(
   {
-    counts: Counts,
-    ...times,
+    ...line,
     untried: count('Were not tried yet.'),
     reasons: Type.Array(Type.Object({ reason: Reason, ...line })),
     domains: Type.Array(Type.Object({ domain: Type.String({ examples: ['acme.test'] }), ...line })),
@@ -73,13 +70,7 @@ const SummaryBody = Type.Object(
 
 const DOMAINS_NAMED = 20;
 
-function writeTimes(at: { readonly oldestAt?: number; readonly nextAttemptAt?: number }) {
-  return present({
-    oldest_at: isoTime(at.oldestAt),
-    next_attempt_at: isoTime(at.nextAttemptAt),
-  });
-}
-
+const writeLine = writerOf(Type.Object(line));
 const write = writerOf(ReceiverBody);
 
 function writeReceiver(receiver: QueueReceiver, names: ReadonlyMap<number, string>, now: number) {
@@ -95,28 +86,18 @@ function writeReceiver(receiver: QueueReceiver, names: ReadonlyMap<number, strin
 }
 
 function writeSummary(
-  { counts, untried, reasons, domains, senders, ...whole }: QueueSummary,
+  { untried, reasons, domains, senders, ...whole }: QueueSummary,
   names: ReadonlyMap<number, string>,
 ): Type.Static<typeof SummaryBody> {
   return {
-    counts,
+    ...writeLine(whole),
     untried,
-    ...writeTimes(whole),
-    reasons: reasons.map(({ text, counts: own, ...at }) => ({
-      reason: text,
-      counts: own,
-      ...writeTimes(at),
+    reasons: reasons.map((one) => ({ reason: one.text, ...writeLine(one) })),
+    domains: domains.map((one) => ({
+      domain: names.get(one.domainId) ?? '',
+      ...writeLine(one),
     })),
-    domains: domains.map(({ domainId, counts: own, ...at }) => ({
-      domain: names.get(domainId) ?? '',
-      counts: own,
-      ...writeTimes(at),
-    })),
-    senders: senders.map(({ mailFrom, counts: own, ...at }) => ({
-      ...present({ sender: mailFrom }),
-      counts: own,
-      ...writeTimes(at),
-    })),
+    senders: senders.map((one) => ({ ...present({ sender: one.mailFrom }), ...writeLine(one) })),
   };
 }
 
@@ -139,7 +120,7 @@ export function receiverRoutes(app: Api, { database, now }: OrderParts): void {
       },
     },
     handler: async ({ query }) => {
-      const { limit, after } = readPage(query, isTextKey);
+      const { limit, after } = readPage(query, isKey('text', 'integer'));
       const filter = await filterOf(database.read, query, now());
       const [destination = '', rank = 0] = after ?? [];
       const page = { after: after && { destination, rank }, limit };

@@ -1,15 +1,12 @@
 /** What needs an operator about senders and mailboxes: who sends oddly, what bounces, and which mailboxes are full. */
 import { findRecentFailures } from '../../mail/queue/queue.ts';
-import type { ReadDatabase } from '../../platform/database/database.ts';
 import { DAY_MS } from '../../platform/time/time.ts';
 import { findAnyAccount } from '../../tenants/accounts/accounts.ts';
 import { findOddSenders, lastGauges, type OddSender, sumOfDay } from '../../tenants/usage/usage.ts';
 import { namesBlockList } from './explain-reply.ts';
+import { many, type NodeParts } from './node-attention.ts';
 
-interface Parts {
-  readonly database: ReadDatabase;
-  readonly now: () => number;
-}
+type Parts = Pick<NodeParts, 'database' | 'now'>;
 
 export const SENDER_LIMITS = {
   /** The fewest recipients in an hour, how many times the busiest hour of the week before; then those of a day. */
@@ -33,10 +30,8 @@ export async function lookAtSenders({ database, now }: Parts) {
       `wrote to ${burst.out} recipients in an hour, and to ${burst.busiest} in its busiest hour of the week before`,
     bounces && `had ${bounces.bounced} of ${bounces.out} recipients bounce in 24 hours`,
   ].filter((part) => part !== undefined);
-  const also =
-    others.length === 0
-      ? ''
-      : ` ${others.length === 1 ? '1 other account sends' : `${others.length} other accounts send`} oddly, too.`;
+  const more = many(others.length, 'other account sends', 'other accounts send');
+  const also = others.length === 0 ? '' : ` ${more} oddly, too.`;
   const hours = odd.flatMap(({ burst }) => burst?.hour ?? []);
   const query = burst ? '-sent_24h' : '-bounced_24h';
   return {
@@ -79,8 +74,7 @@ export async function lookAtBlockLists({ database, now }: Parts) {
   const [newest] = listed;
   if (!newest) return undefined;
   const others = new Set(listed.map(({ destination }) => destination)).size - 1;
-  const also =
-    others === 0 ? '' : ` and ${others} other ${others === 1 ? 'receiver' : 'receivers'}`;
+  const also = others === 0 ? '' : ` and ${many(others, 'other receiver')}`;
   return {
     text: `${newest.destination}${also} refused mail because of a block list: ${newest.reason}. Look for who sent what brought this server, or a domain in the message, there, and ask those who keep the list to take it off.`,
     count: listed.length,
@@ -96,11 +90,10 @@ export async function lookAtMailboxes({ database, now }: Parts) {
   const { 'mailboxes:full': full, 'mailboxes:nearly_full': nearly } = measured;
   if (full === undefined || nearly === undefined) throw new Error('mailboxes were not measured');
   if (full + nearly === 0) return undefined;
-  const accounts = (count: number) => `${count} ${count === 1 ? 'account' : 'accounts'}`;
   const parts = [
     full > 0 &&
-      `${accounts(full)} reached the quota: mail for ${full === 1 ? 'it' : 'them'} is deferred, and bounces later.`,
-    nearly > 0 && `${accounts(nearly)} used 90 % of the quota.`,
+      `${many(full, 'account')} reached the quota: mail for ${full === 1 ? 'it' : 'them'} is deferred, and bounces later.`,
+    nearly > 0 && `${many(nearly, 'account')} used 90 % of the quota.`,
   ].filter((part) => part !== false);
   return { text: parts.join(' '), count: full + nearly, link: '/accounts?sort=-quota_used' };
 }

@@ -6,7 +6,7 @@ import { changeLevel, LOG_LEVELS } from '../../platform/log/log.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
-import { actorOf, type RouteGroup, Text, writerOf } from '../api/api.ts';
+import { actorOf, Flag, Instant, OneOf, type RouteGroup, Text, writerOf } from '../api/api.ts';
 import { listEcho } from './lists.ts';
 
 const NodeBody = Type.Object(
@@ -15,9 +15,9 @@ const NodeBody = Type.Object(
     host: Type.String({ examples: ['mail-1'] }),
     pid: Type.Integer({ examples: [4711] }),
     version: Type.String({ examples: ['0.3.0'] }),
-    started_at: Type.String({ format: 'date-time' }),
-    seen_at: Type.String({ format: 'date-time', description: 'The last heartbeat.' }),
-    running: Type.Boolean({ description: 'False if it was killed, or lost the database.' }),
+    started_at: Instant(),
+    seen_at: Instant('The last heartbeat.'),
+    running: Flag('False if it was killed, or lost the database.'),
   },
   { title: 'Node', description: 'A process of the service.' },
 );
@@ -26,8 +26,8 @@ const SettingBody = Type.Object(
   {
     key: Type.String({ examples: ['SMTP_PORT'] }),
     value: Type.Optional(Text('Absent if it is hidden, or has no value.', '2525')),
-    set: Type.Boolean({ description: 'Whether it was set; else its default holds.' }),
-    hidden: Type.Boolean({ description: 'Whether it is secret, or may hold a secret.' }),
+    set: Flag('Whether it was set; else its default holds.'),
+    hidden: Flag('Whether it is secret, or may hold a secret.'),
   },
   { title: 'Setting', description: 'A key of the configuration, with the value in force.' },
 );
@@ -79,11 +79,10 @@ export function serviceRoutes(
   };
 }
 
-const Level = Type.Enum([...LOG_LEVELS], {
-  type: 'string',
-  description: 'As LOG_LEVEL: lines of this level and more severe ones are written.',
-  examples: ['debug'],
-});
+const Level = OneOf(
+  LOG_LEVELS,
+  'As LOG_LEVEL: lines of this level and more severe ones are written.',
+);
 
 interface LogLevelParts {
   readonly database: Pick<Database, 'write'>;

@@ -5,7 +5,7 @@ import { listTrace, readEvents, type TraceItem } from '../../mail/trace/trace.ts
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal, readInstant } from '../../platform/errors/errors.ts';
 import { Instant, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
-import { answerUntil, type ListKey, listEcho, listFields, readPage } from './lists.ts';
+import { answerUntil, isKey, listEcho, listFields, readPage } from './lists.ts';
 
 export const MAIL_ID = '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b';
 
@@ -83,10 +83,8 @@ export async function mailIdOf({ database }: TraceParts, id: string): Promise<st
   return ((await findMailId(database.read, id)) ?? id).toLowerCase();
 }
 
-/** An event in the order of time: instant and id of its row, and how many events of the row were listed. */
-function isTraceKey(values: ListKey): values is readonly [number, number, number] {
-  return values.length === 3 && values.every((one) => Number.isSafeInteger(one));
-}
+/** Of an event in the order of time: instant and id of its row, and how many events of the row were listed. */
+const isTraceKey = isKey('integer', 'integer', 'integer');
 
 export function traceRoutes(parts: TraceParts): RouteGroup {
   return (app) => {

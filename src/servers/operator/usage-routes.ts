@@ -5,17 +5,11 @@ import { readInstant } from '../../platform/errors/errors.ts';
 import { DAY_MS, type EpochMs, startOf } from '../../platform/time/time.ts';
 import { setQuota } from '../../tenants/accounts/accounts.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
-import {
-  listUsage,
-  type UsageGroup,
-  type UsageItem,
-  type UsageKey,
-  usageKeys,
-} from '../../tenants/usage/usage.ts';
-import { type Api, Integer, RecordId, type RouteGroup, replaced, Text } from '../api/api.ts';
+import { listUsage, type UsageItem, usageKeys } from '../../tenants/usage/usage.ts';
+import { type Api, Integer, OneOf, RecordId, type RouteGroup, replaced, Text } from '../api/api.ts';
 import { AccountChoice, chosenAccount } from './account-items.ts';
 import { actorOf } from './audit-routes.ts';
-import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
+import { answerPage, isKey, listEcho, listFields, readPage } from './lists.ts';
 
 /** Days that are listed where `from` is left out. */
 const DAYS_DEFAULT = 30;
@@ -51,18 +45,6 @@ function writeItem({ account_id, email, ...item }: UsageItem): Type.Static<typeo
   };
 }
 
-/** Whether the values of a cursor are a key of the list that is asked for. */
-function isKeyOf(by: UsageGroup) {
-  return (values: ListKey): values is UsageKey =>
-    values.length === usageKeys[by].length &&
-    usageKeys[by].every((name, index) => {
-      const value = values[index];
-      return name === 'day' || name === 'account_id'
-        ? Number.isSafeInteger(value)
-        : typeof value === 'string';
-    });
-}
-
 /** The routes of usage and quotas. */
 export function usageRoutes(database: Database, now: () => EpochMs): RouteGroup {
   return (app) => {
@@ -83,10 +65,7 @@ function addUsage(app: Api, database: Pick<Database, 'read'>, now: () => number)
         from: day('The first day; 30 days ago when left out.'),
         to: day('The last day; today when left out.'),
         by: Type.Optional(
-          Type.Enum(['domain', 'account', 'user'], {
-            type: 'string',
-            description: 'What each item is about; a domain when left out.',
-          }),
+          OneOf(['domain', 'account', 'user'], 'What each item is about; a domain when left out.'),
         ),
         domain: Type.Optional(Type.String({ description: 'Only of this domain.' })),
         user_id: Type.Optional(Type.String({ description: 'Only of this user.' })),
@@ -96,7 +75,11 @@ function addUsage(app: Api, database: Pick<Database, 'read'>, now: () => number)
     },
     handler: async ({ query }) => {
       const { by = 'domain', domain, user_id: userId } = query;
-      const page = readPage(query, isKeyOf(by));
+      const names = usageKeys[by];
+      const kinds = names.map((name) =>
+        name === 'day' || name === 'account_id' ? 'integer' : 'text',
+      );
+      const page = readPage(query, isKey(...kinds));
       const to = startOf(
         DAY_MS,
         query.to === undefined ? now() : readInstant('to', query.to, true),
@@ -108,7 +91,7 @@ function addUsage(app: Api, database: Pick<Database, 'read'>, now: () => number)
       const { after, limit } = page;
       const asked = { by, from, to, domain: domain?.toLowerCase(), userId, after };
       const items = await listUsage(database.read, { ...asked, limit: limit + 1 });
-      const keyOf = (item: UsageItem) => usageKeys[by].map((name) => item[name] ?? 0);
+      const keyOf = (item: UsageItem) => names.map((name) => item[name] ?? 0);
       return answerPage(items, page, keyOf, items.map(writeItem));
     },
   });
