@@ -1,14 +1,7 @@
 /** Prepares the IMAP listeners, for mailboxes in our own database or on the operator's mail server. */
 import type { Logger } from 'pino';
-import type { Changes } from '../../mailboxes/changes/changes.ts';
-import type { ImapMailstore as MailServerStore } from '../../mailboxes/mail-server/mail-server.ts';
-import {
-  type EmbeddedMailstore,
-  publishChanges,
-  publishing,
-} from '../../mailboxes/mailstore/mailstore.ts';
-import type { Database } from '../../platform/database/database.ts';
-import { type SharedSlots, testNetworks } from '../../platform/net/net.ts';
+import { publishChanges, publishing } from '../../mailboxes/mailstore/mailstore.ts';
+import { testNetworks } from '../../platform/net/net.ts';
 import {
   type Ended,
   type ImapListener,
@@ -16,33 +9,19 @@ import {
   type ImapOptions,
   ImapSlots,
   isExtension,
-  type OpenSessions,
   startImap,
 } from '../../servers/imap/imap.ts';
-import type { Metrics } from '../../servers/metrics/metrics.ts';
 import {
   findAccess,
   findAppPasswordsThere,
   type MailAccess,
-  type Tokens,
 } from '../../tenants/accounts/accounts.ts';
 import { type Config, ConfigError } from '../config/config.ts';
-
-export interface ImapParts {
-  readonly embedded: EmbeddedMailstore;
-  /** Where mailboxes are on a mail server. */
-  readonly imap: MailServerStore | undefined;
-  readonly tokens: Tokens;
-  readonly changes: Changes;
-  readonly database: Database;
-  readonly metrics: Metrics;
-  readonly imapSessions: OpenSessions;
-  readonly slots: SharedSlots | undefined;
-}
+import type { Parts } from './parts.ts';
 
 /** The embedded store, whose changes are published. */
-function publishedStore({ embedded, changes }: ImapParts): ImapMailstore {
-  const publish: Changes['publish'] = (change) => changes.publish(change);
+function publishedStore({ embedded, changes }: Parts): ImapMailstore {
+  const publish: Parts['changes']['publish'] = (change) => changes.publish(change);
   const published = publishing(publish);
   return {
     ...publishChanges(embedded, publish),
@@ -66,7 +45,7 @@ const PROGRAMS = 500;
  */
 export function prepareImap(
   config: Config,
-  parts: ImapParts,
+  parts: Parts,
   tls: ImapOptions['tls'],
   logger: Logger,
 ): (on: Pick<ImapOptions, 'port' | 'isSecure'>) => Promise<ImapListener> {

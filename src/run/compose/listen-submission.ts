@@ -1,24 +1,14 @@
 /** Prepares the listeners for mail that accounts submit by SMTP (RFC 6409, RFC 8314). */
 import type { Logger } from 'pino';
-import type { Sending } from '../../mail/sending/sending.ts';
-import type { Trace } from '../../mail/trace/trace.ts';
 import { testNetworks } from '../../platform/net/net.ts';
-import type { Metrics } from '../../servers/metrics/metrics.ts';
 import {
   type SmtpListener,
   type SmtpOptions,
   type Submission,
   startSmtp,
 } from '../../servers/smtp/smtp.ts';
-import type { Tokens } from '../../tenants/accounts/accounts.ts';
 import type { Config } from '../config/config.ts';
-
-export interface SubmissionParts {
-  readonly sending: Sending;
-  readonly tokens: Tokens;
-  readonly trace: Trace;
-  readonly metrics: Metrics;
-}
+import type { Parts } from './parts.ts';
 
 /** A program may write to more people at once than RFC 5321 section 4.5.3.1.8 asks for; the limit of a day still counts. */
 const RECIPIENTS_MAX = 500;
@@ -26,7 +16,7 @@ const RECIPIENTS_MAX = 500;
 const LOGIN_MS = 60_000;
 
 /** Lets an account in, and takes its mail as `POST /mail/send` does. */
-function submissionOf({ sending, tokens }: SubmissionParts): Submission {
+function submissionOf({ flow: { sending }, tokens }: Parts): Submission {
   return {
     async logIn(given, ip) {
       const access = await (given.kind === 'token'
@@ -40,16 +30,16 @@ function submissionOf({ sending, tokens }: SubmissionParts): Submission {
 /** @returns starts a listener on a port */
 export function prepareSubmission(
   config: Config,
-  parts: SubmissionParts,
+  parts: Parts,
   tls: SmtpOptions['tls'],
   logger: Logger,
 ): (on: Pick<SmtpOptions, 'port' | 'isSecure'>) => Promise<SmtpListener> {
   const { submission, smtp } = config;
-  const options: Omit<SmtpOptions, 'port' | 'isSecure'> = {
+  const options = {
     delivery: submissionOf(parts),
     hostname: config.mailHostname,
     host: submission.host,
-    protocol: 'smtp',
+    protocol: 'smtp' as const,
     trace: parts.trace,
     traffic: parts.metrics.mailTraffic('submission'),
     tls,

@@ -2,26 +2,18 @@
 import { statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { readDepths } from '../../mail/queue/queue.ts';
-import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
 import type { Search } from '../../mailboxes/search/search.ts';
-import type { Database } from '../../platform/database/database.ts';
 import { HOUR_MS } from '../../platform/time/time.ts';
 import { version } from '../../servers/api/api.ts';
-import type { MetricSources, Metrics } from '../../servers/metrics/metrics.ts';
+import type { MetricSources } from '../../servers/metrics/metrics.ts';
 import { countUnableToSend } from '../../tenants/domains/domains.ts';
-import { type Config, databaseFile } from '../config/config.ts';
+import { databaseFile } from '../config/config.ts';
+import type { Common } from './common.ts';
 
-export interface Watched {
-  readonly config: Config;
-  readonly database: Database;
-  readonly metrics: Metrics;
-  connections(): number;
-  readonly now: () => number;
-  readonly bodies: Bodies;
+interface Watched extends Common, Pick<MetricSources, 'connections' | 'shared'> {
   readonly imap: ImapMailstore | undefined;
   readonly search: Search;
-  readonly shared: MetricSources['shared'];
 }
 
 export function metricSources(watched: Watched): MetricSources {

@@ -7,9 +7,8 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { Blocks } from '../../mail/blocks/blocks.ts';
 import { Queue, systemClock } from '../../mail/queue/queue.ts';
-import { deleteSendsOf, type Sending, Suppressions } from '../../mail/sending/sending.ts';
+import { deleteSendsOf, Suppressions } from '../../mail/sending/sending.ts';
 import { Trace } from '../../mail/trace/trace.ts';
-import type { EventHooks } from '../../mail/webhooks/webhooks.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import { type Changes, InProcessChanges } from '../../mailboxes/changes/changes.ts';
 import { MailserverEvents } from '../../mailboxes/event-hook/event-hook.ts';
@@ -21,7 +20,6 @@ import {
 import {
   createSearchSource,
   EmbeddedMailstore,
-  type Mailstore,
   type MailUser,
   publishChanges,
 } from '../../mailboxes/mailstore/mailstore.ts';
@@ -57,7 +55,7 @@ import { NamedKeys } from '../../tenants/keys/keys.ts';
 import { Traffic, Usage } from '../../tenants/usage/usage.ts';
 import { type Config, publicUrlOf } from '../config/config.ts';
 import type { Common } from './common.ts';
-import { buildMailFlow } from './mail-flow.ts';
+import { buildMailFlow, type MailFlowOptions } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Maintenance } from './maintenance.ts';
 import { metricSources } from './metric-sources.ts';
@@ -80,18 +78,16 @@ export interface StartProgress {
 type Owners = ReturnType<typeof buildOwners>;
 
 /** The parts that the routes serve. */
-interface Served extends Owners, ReturnType<typeof buildEventsAndSessions> {
-  readonly mailstore: Mailstore;
+interface Served
+  extends Owners,
+    ReturnType<typeof buildEventsAndSessions>,
+    Pick<ReturnType<typeof buildMailFlow>, 'sending' | 'eventHooks'>,
+    Pick<MailFlowOptions, 'mailstore' | 'queue' | 'bodies' | 'publicUrl'> {
   readonly imap: ImapMailstore | undefined;
-  readonly bodies: Bodies;
-  readonly queue: Queue;
-  readonly sending: Sending;
-  readonly eventHooks: EventHooks;
   readonly traffic: Traffic;
   readonly blocks: Blocks;
   readonly namedKeys: NamedKeys;
   readonly progress: StartProgress;
-  readonly publicUrl: () => string;
 }
 
 /** JSON bodies of the API are small; the mail server's batches have a limit of their own. */
@@ -330,15 +326,11 @@ function buildApi(common: Common, served: Served): Api {
   });
 }
 
-interface RealtimeParts {
-  readonly tokens: Tokens;
-  readonly mailstore: Mailstore;
-  readonly api: Api;
-  readonly state: SharedState;
-  readonly shared: Shared | undefined;
-}
-
-function buildRealtime({ changes, logger, now }: Common, parts: RealtimeParts): Realtime {
+function buildRealtime(
+  { changes, logger, now }: Common,
+  parts: Pick<Served, 'tokens' | 'mailstore'> &
+    Pick<Given, 'shared'> & { readonly api: Api; readonly state: SharedState },
+): Realtime {
   const { tokens, mailstore, api, state, shared } = parts;
   return new Realtime({
     authenticate: (token) => tokens.authenticate(token),

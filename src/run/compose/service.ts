@@ -268,19 +268,18 @@ async function listen(
   const startMail = (protocol: 'smtp' | 'lmtp') => (port: number) =>
     startSmtp({ ...incomingMail(config, parts, protocol), port, tls, logger });
   const startImap = prepareImap(config, parts, tls, logger);
-  const submitted = { ...parts, sending: parts.flow.sending };
-  const startSubmission = prepareSubmission(config, submitted, tls, logger);
+  const startSubmission = prepareSubmission(config, parts, tls, logger);
   const addresses = {
     http,
     smtp: await start('SMTP_PORT', smtp, startMail('smtp')),
     lmtp: await start('LMTP_PORT', lmtp, startMail('lmtp')),
-    imaps: await start('IMAPS_PORT', { host: imap.host, port: imap.tlsPort }, (port) =>
+    imaps: await start('IMAPS_PORT', { ...imap, port: imap.tlsPort }, (port) =>
       startImap({ port, isSecure: true }),
     ),
     imap: await start('IMAP_PORT', imap, (port) => startImap({ port, isSecure: false })),
     submissions: await start(
       'SUBMISSIONS_PORT',
-      { host: submission.host, port: submission.tlsPort },
+      { ...submission, port: submission.tlsPort },
       (port) => startSubmission({ port, isSecure: true }),
     ),
     submission: await start('SUBMISSION_PORT', submission, (port) =>
