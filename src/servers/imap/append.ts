@@ -95,11 +95,8 @@ export const append: Command = {
   },
 };
 
-export const replace = replacing(false);
-export const uidReplace = replacing(true);
-
 /** RFC 8508: the message is stored and the other one is removed, or neither. */
-function replacing(isByUid: boolean): Command {
+export function replacing(isByUid: boolean): Command {
   return {
     tells: 'everything',
     async *run(session, command) {

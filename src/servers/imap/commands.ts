@@ -1,19 +1,19 @@
 /** The commands that are known, by name and by the state of the session (RFC 9051 section 6). */
-import { append, replace, uidReplace } from './append.ts';
-import { close, copy, expunge, move, uidCopy, uidExpunge, uidMove } from './copy-move.ts';
+import { append, replacing } from './append.ts';
+import { close, expunging, relocating } from './copy-move.ts';
 import { create, remove, rename, subscribe, unsubscribe } from './edit-mailboxes.ts';
-import { fetch, uidFetch } from './fetch.ts';
+import { fetching } from './fetch.ts';
 import { idle, logout, noop } from './idle.ts';
 import { list, lsub, namespace } from './list.ts';
 import { authenticate, capability, id, login, startTls } from './log-in.ts';
 import { notify } from './notify.ts';
 import { getQuota, getQuotaRoot, setQuota } from './quota.ts';
-import { search, uidSearch } from './search.ts';
+import { searching } from './search.ts';
 import { enable, examine, select, status, unselect } from './select.ts';
 import type { Command, State } from './session.ts';
-import { sort, uidSort } from './sort.ts';
-import { store, uidStore } from './store.ts';
-import { thread, uidThread } from './thread.ts';
+import { sorting } from './sort.ts';
+import { storing } from './store.ts';
+import { threading } from './thread.ts';
 
 const anywhere = { CAPABILITY: capability, NOOP: noop, LOGOUT: logout, ID: id };
 
@@ -40,31 +40,32 @@ const afterLogin = {
   NOTIFY: notify,
 };
 
-const inMailbox = {
-  CHECK: noop,
-  CLOSE: close,
-  UNSELECT: unselect,
-  EXPUNGE: expunge,
-  SEARCH: search,
-  REPLACE: replace,
-  SORT: sort,
-  THREAD: thread,
-  FETCH: fetch,
-  STORE: store,
-  COPY: copy,
-  MOVE: move,
-  'UID EXPUNGE': uidExpunge,
-  'UID SEARCH': uidSearch,
-  'UID REPLACE': uidReplace,
-  'UID SORT': uidSort,
-  'UID THREAD': uidThread,
-  'UID FETCH': uidFetch,
-  'UID STORE': uidStore,
-  'UID COPY': uidCopy,
-  'UID MOVE': uidMove,
+/** Commands about messages of the mailbox, which they name by their sequence numbers, or after `UID` by their UIDs. */
+const ofMessages = {
+  EXPUNGE: expunging,
+  SEARCH: searching,
+  REPLACE: replacing,
+  SORT: sorting,
+  THREAD: threading,
+  FETCH: fetching,
+  STORE: storing,
+  COPY: (isByUid: boolean) => relocating('copy', isByUid),
+  MOVE: (isByUid: boolean) => relocating('move', isByUid),
 };
 
 type Commands = Readonly<Record<string, Command>>;
+
+const inMailbox: Commands = {
+  CHECK: noop,
+  CLOSE: close,
+  UNSELECT: unselect,
+  ...Object.fromEntries(
+    Object.entries(ofMessages).flatMap(([name, commandBy]) => [
+      [name, commandBy(false)],
+      [`UID ${name}`, commandBy(true)],
+    ]),
+  ),
+};
 
 export const commands: Commands = { ...anywhere, ...beforeLogin, ...afterLogin, ...inMailbox };
 

@@ -13,12 +13,7 @@ const AT_A_TIME = 1_000;
 /** Messages of one copy: it is one transaction, in which nobody else writes. */
 const COPIED_MAX = 5_000;
 
-export const copy = relocating('copy', false);
-export const uidCopy = relocating('copy', true);
-export const move = relocating('move', false);
-export const uidMove = relocating('move', true);
-
-function relocating(kind: 'copy' | 'move', isByUid: boolean): Command {
+export function relocating(kind: 'copy' | 'move', isByUid: boolean): Command {
   return {
     tells: 'everything',
     async *run(session, command) {
@@ -96,33 +91,22 @@ export function hintAtCreate(error: unknown): never {
   throw error;
 }
 
-export const expunge: Command = {
-  tells: 'everything',
-  async *run(session, command) {
-    command.end();
-    refuseReadOnly(session);
-    return yield* expungeDeleted(session, undefined);
-  },
-};
-
-/** RFC 4315 section 2.1. */
-export const uidExpunge: Command = {
-  tells: 'everything',
-  async *run(session, command) {
-    command.expect(' ');
-    const set = command.sequenceSet();
-    command.end();
-    refuseReadOnly(session);
-    return yield* expungeDeleted(session, new Set(session.selected.resolve(set, true)));
-  },
-};
-
-async function* expungeDeleted(session: Session, among: ReadonlySet<number> | undefined): Answer {
-  yield* removeDeleted(session, among);
-  yield* tellChanges(session, true);
-  return session.condstore
-    ? `[HIGHESTMODSEQ ${session.selected.highestModseq}] Removed`
-    : 'Removed';
+/** With UIDs (RFC 4315 section 2.1) only the messages that are named. */
+export function expunging(isByUid: boolean): Command {
+  return {
+    tells: 'everything',
+    async *run(session, command) {
+      if (isByUid) command.expect(' ');
+      const set = isByUid ? command.sequenceSet() : undefined;
+      command.end();
+      refuseReadOnly(session);
+      const { selected } = session;
+      const among = set === undefined ? undefined : new Set(selected.resolve(set, true));
+      yield* removeDeleted(session, among);
+      yield* tellChanges(session, true);
+      return session.condstore ? `[HIGHESTMODSEQ ${selected.highestModseq}] Removed` : 'Removed';
+    },
+  };
 }
 
 /** Only messages that this session sees: one that came since was never shown as deleted. */

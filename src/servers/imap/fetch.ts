@@ -25,10 +25,7 @@ const AHEAD_MAX = 256 * 1024;
 /** The same where flags alone are asked for: they come from the index of the mailbox, and no row is read. */
 const ONLY_FLAGS = 5_000;
 
-export const fetch = fetching(false);
-export const uidFetch = fetching(true);
-
-function fetching(isByUid: boolean): Command {
+export function fetching(isByUid: boolean): Command {
   return {
     // A client may use the sequence numbers of the next answers only if these stay (RFC 9051 section 5.5).
     tells: isByUid ? 'everything' : 'no removals',

@@ -4,7 +4,7 @@ import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { SyncRequest } from '../../mailboxes/mailstore/mailstore.ts';
 import { Cursor } from './cursor.ts';
-import { fetch, uidFetch } from './fetch.ts';
+import { fetching } from './fetch.ts';
 import { select } from './select.ts';
 import { type Answer, Bye, type Session } from './session.ts';
 import { View } from './view.ts';
@@ -37,7 +37,7 @@ test('flags are read in pieces, so that a client that does not read holds no mai
     return { uids: UIDS, modseqs: UIDS, flags: UIDS.map(() => '') };
   };
   const { session } = sessionOf(UIDS, { index });
-  const answer = fetch.run(session, new Cursor([' 1:* FLAGS']));
+  const answer = fetching(false).run(session, new Cursor([' 1:* FLAGS']));
   const lines: Part[] = [];
   const first = await answer.next();
   assert.equal(reads, 1);
@@ -59,7 +59,10 @@ test('of sources a quarter of a megabyte is read before the client has taken wha
     },
   };
   const uids = UIDS.slice(0, 64);
-  const answer = fetch.run(sessionOf(uids, imap).session, new Cursor([' 1:* (FLAGS BODY.PEEK[])']));
+  const answer = fetching(false).run(
+    sessionOf(uids, imap).session,
+    new Cursor([' 1:* (FLAGS BODY.PEEK[])']),
+  );
   assert.equal((await answer.next()).done, false);
   assert.equal(octets, 256 * 1024);
   for await (const _ of answer);
@@ -82,7 +85,7 @@ test('a header of any size is read once, as far as headers are, and no more once
   };
   const { session, leave } = sessionOf([1], imap);
   const items = Array.from({ length: 50 }, (_, at) => `BODY.PEEK[HEADER.FIELDS (A B${at})]`);
-  const answer = fetch.run(session, new Cursor([` 1 (${items.join(' ')})`]));
+  const answer = fetching(false).run(session, new Cursor([` 1 (${items.join(' ')})`]));
   assert.equal((await answer.next()).done, false);
   assert.equal(octets, 256 * 1024);
   leave();
@@ -93,7 +96,7 @@ test('a header of any size is read once, as far as headers are, and no more once
   const long = sessionOf([1], imap);
   octets = 0;
   const usual = ['FROM', 'TO', 'CC'].map((name) => `BODY.PEEK[HEADER.FIELDS (${name})]`);
-  for await (const _ of fetch.run(long.session, new Cursor([` 1 (${usual.join(' ')})`])));
+  for await (const _ of fetching(false).run(long.session, new Cursor([` 1 (${usual.join(' ')})`])));
   assert.equal(octets, 256 * 1024);
 });
 
@@ -113,7 +116,7 @@ test('a source is read once the client has taken what stands before it, and not 
       yield Buffer.from('Subject: a');
     },
   });
-  const answer = fetch.run(
+  const answer = fetching(false).run(
     session,
     new Cursor([' 1:2 (ENVELOPE BODY.PEEK[HEADER.FIELDS (X-OTHER)])']),
   );
@@ -155,7 +158,10 @@ test('of each row only the columns are read that the command needs', async () =>
     };
     const session = { ...sessionOf([1], imap).session, enableCondstore: () => '' };
     const parts: Part[] = [];
-    for await (const part of fetch.run(session as unknown as Session, new Cursor([` 1 ${asked}`])))
+    for await (const part of fetching(false).run(
+      session as unknown as Session,
+      new Cursor([` 1 ${asked}`]),
+    ))
       parts.push(...[part].flat());
     assert.equal(parts.map(String).join(''), told);
     assert.deepEqual(new Set(read), new Set(columns), asked);
@@ -202,7 +208,7 @@ test('others have their turn between the items of one message, and between messa
     keepTexts: async () => {},
   };
   const turnsFor = (uids: number[], asked: string) =>
-    turnsOf(t, fetch.run(sessionOf(uids, imap).session, new Cursor([` 1:* ${asked}`])));
+    turnsOf(t, fetching(false).run(sessionOf(uids, imap).session, new Cursor([` 1:* ${asked}`])));
   const items = Array.from({ length: 30 }, (_, at) => `BODY.PEEK[HEADER.FIELDS (X${at})]`);
   // Of a header that is read for them, and of one that is in memory with its message.
   for (const first of ['', 'BODY.PEEK[TEXT] ']) {
@@ -258,7 +264,7 @@ test('what was removed earlier is told, but for a message that the session still
   const resync = new Cursor([' INBOX (QRESYNC (1 1))']);
   assert.deepEqual(await vanishedIn(select.run(session, resync)), told);
   const since = new Cursor([' 1:* FLAGS (CHANGEDSINCE 1 VANISHED)']);
-  assert.deepEqual(await vanishedIn(uidFetch.run(session, since)), told);
+  assert.deepEqual(await vanishedIn(fetching(true).run(session, since)), told);
 });
 
 test('of many messages that changed while a program was away, flags are read as it reads', async () => {

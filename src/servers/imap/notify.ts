@@ -1,6 +1,6 @@
 /** NOTIFY (RFC 5465), and what clients are told unasked: of the selected mailbox, and of others where they want it. */
 import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { isRefusal, when } from '../../platform/errors/errors.ts';
 import { aboveThose, type Entry, readNames } from './list.ts';
 import { readNotify } from './parse-notify.ts';
 import { type Command, No, type Session } from './session.ts';
@@ -94,7 +94,10 @@ function toldAs(mailbox: OpenMailbox | undefined, isSubscribed: boolean): Told {
   return { id, uidvalidity, uidnext, messages, unseen, highestmodseq, isSubscribed };
 }
 
+const toNone = when(isRefusal('mailbox_not_found'), undefined);
+
 async function* tellWatched(session: Session, watches: Watches): AsyncGenerator<string> {
+  const { imap } = session.services.mailstore;
   const { mailboxes, own } = watches.take();
   const before = watches.told ?? new Map<string, Told>();
   const now = new Map(before);
@@ -102,7 +105,7 @@ async function* tellWatched(session: Session, watches: Watches): AsyncGenerator<
   if (mailboxes) {
     for (const name of mailboxes) {
       const known = before.get(name);
-      const mailbox = await findMailbox(session, name);
+      const mailbox = await imap.open(session.user, name).catch(toNone);
       // One that went is told with the list.
       if (!known || !mailbox) continue;
       now.set(name, toldAs(mailbox, known.isSubscribed));
@@ -127,15 +130,6 @@ async function* tellWatched(session: Session, watches: Watches): AsyncGenerator<
     if (!mailbox || !all.has(name)) continue;
     const known = before.get(name) ?? UNTOLD;
     yield await tellStatus(session, watches, { before: known, mailbox, isSubscribed, own });
-  }
-}
-
-async function findMailbox({ services, user }: Session, name: string) {
-  try {
-    return await services.mailstore.imap.open(user, name);
-  } catch (error) {
-    if (error instanceof Refusal && error.code === 'mailbox_not_found') return undefined;
-    throw error;
   }
 }
 

@@ -8,10 +8,7 @@ import { cutPartial, type PartialRange } from './partial.ts';
 import type { Answer, Command, Session } from './session.ts';
 import { numberSet } from './write.ts';
 
-export const search = searching(false);
-export const uidSearch = searching(true);
-
-function searching(isByUid: boolean): Command {
+export function searching(isByUid: boolean): Command {
   return {
     tells: isByUid ? 'everything' : 'no removals',
     run: (session, command) => {

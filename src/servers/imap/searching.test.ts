@@ -6,7 +6,7 @@ import { parseMessage } from '../../protocols/message/message.ts';
 import { BadCommand, Cursor } from './cursor.ts';
 import { Search } from './find-messages.ts';
 import { readSearch } from './parse-search.ts';
-import { search } from './search.ts';
+import { searching } from './search.ts';
 import { No, type Session } from './session.ts';
 import { View } from './view.ts';
 
@@ -220,7 +220,7 @@ describe('a search', () => {
     const answers: Promise<unknown>[] = [];
     const begin = (accountId: number, userId: string) => {
       const session = sessionOf(accountId, userId, { rows: rows(userId) });
-      const answer = search.run(session, new Cursor([' BODY x']));
+      const answer = searching(false).run(session, new Cursor([' BODY x']));
       answers.push(answer.next());
     };
     for (const accountId of [1, 2, 3, 4]) begin(accountId, 'many');

@@ -12,10 +12,7 @@ interface Criterion {
   readonly isReverse: boolean;
 }
 
-export const sort = sorting(false);
-export const uidSort = sorting(true);
-
-function sorting(isByUid: boolean): Command {
+export function sorting(isByUid: boolean): Command {
   return {
     tells: isByUid ? 'everything' : 'no removals',
     run: (session, command) => {

@@ -12,10 +12,7 @@ interface StoreRequest {
 /** Messages in one transaction. */
 const AT_A_TIME = 1_000;
 
-export const store = storing(false);
-export const uidStore = storing(true);
-
-function storing(isByUid: boolean): Command {
+export function storing(isByUid: boolean): Command {
   return {
     tells: isByUid ? 'everything' : 'no removals',
     async *run(session, command) {

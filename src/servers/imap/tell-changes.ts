@@ -1,6 +1,6 @@
 /** Tells a session what changed in its mailbox, by itself and by others, and when: only this file moves a view on. */
 import type { UpdatedMessage } from '../../mailboxes/mailstore/mailstore.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { isRefusal } from '../../platform/errors/errors.ts';
 import { fetchAll, fetchFlags } from './fetch.ts';
 import type { FetchRequest } from './parse-fetch.ts';
 import { Bye, No, type Session } from './session.ts';
@@ -99,9 +99,10 @@ function highestOf({ token, flagsToken }: View): number {
   return Number(flagsToken ?? token);
 }
 
+const isMissing = isRefusal('mailbox_not_found');
+
 function refuseRenamed(error: unknown): never {
-  const isGone = error instanceof Refusal && error.code === 'mailbox_not_found';
-  throw isGone ? new Bye(RENAMED) : error;
+  throw isMissing(error) ? new Bye(RENAMED) : error;
 }
 
 function* tellRemovals(session: Session, view: View): Generator<Output> {

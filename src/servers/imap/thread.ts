@@ -18,10 +18,7 @@ type Algorithm = (typeof ALGORITHMS)[number];
 /** Characters that are passed on together. */
 const JOINED = 32 * 1024;
 
-export const thread = threading(false);
-export const uidThread = threading(true);
-
-function threading(isByUid: boolean): Command {
+export function threading(isByUid: boolean): Command {
   return {
     tells: isByUid ? 'everything' : 'no removals',
     async *run(session, command) {
