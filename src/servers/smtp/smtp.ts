@@ -8,8 +8,6 @@
  */
 import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
-import type { MailReceiver } from '../../mail/delivery/delivery.ts';
-import type { Trace } from '../../mail/trace/trace.ts';
 import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 import {
   type Certificate,
@@ -24,38 +22,30 @@ import {
 } from '../../platform/net/net.ts';
 import { formatReply } from '../../protocols/smtp-client/smtp-client.ts';
 import { AccountShares } from '../../tenants/accounts/accounts.ts';
-import {
-  type Client,
-  type ConnectionSettings,
-  type Submission,
-  submitterSlots,
-} from './clients.ts';
+import { type Client, type ConnectionSettings, submitterSlots } from './clients.ts';
 import { refusalReply } from './commands.ts';
 import { Connection } from './connection.ts';
 
 export type { Submission, Submitter } from './clients.ts';
 
-export interface SmtpOptions {
-  readonly delivery: MailReceiver | Submission;
-  /** Whether connections begin with TLS. */
-  readonly isSecure?: boolean | undefined;
-  /** Our host name, for the greeting. */
-  readonly hostname: string;
+type OfConnections =
+  | 'delivery'
+  | 'findBlock'
+  | 'hostname'
+  | 'isSecure'
+  | 'maxMessageBytes'
+  | 'protocol'
+  | 'trace';
+
+export interface SmtpOptions extends Pick<ConnectionSettings, OfConnections> {
   readonly host: string;
   /** 0 for any free port. */
   readonly port: number;
-  readonly protocol: 'smtp' | 'lmtp';
   /** PEM, for STARTTLS. */
   readonly tls: Certificate;
-  /** Octets of the largest message (RFC 1870). */
-  readonly maxMessageBytes: number;
   /** Concurrent connections of one client; ten times as many for a trusted one. */
   readonly maxPerIp: number;
   readonly logger: Logger;
-  /** Where operators find what was refused or deferred. */
-  readonly trace?: Pick<Trace, 'refused'> | undefined;
-  /** Judges mail of strangers at MAIL, see {@link ConnectionSettings}. */
-  readonly findBlock?: ConnectionSettings['findBlock'];
   /** For metrics. */
   readonly traffic?: SmtpTraffic;
   /** Concurrent connections of all clients. */
