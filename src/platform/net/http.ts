@@ -26,6 +26,15 @@ interface ProblemAnswer {
   readonly body: string;
 }
 
+/** The rate limit's answer to a request that no route sees. */
+export interface Admission {
+  readonly allowed: boolean;
+  /** Seconds after which it may be allowed. */
+  readonly retryAfter?: number;
+  /** Fields for the answer: `x-ratelimit-*`. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
 /**
  * The page that explains each code, with an anchor for each (`docs/.vitepress/row-anchors.ts`). RFC 9457 section 3.1.1
  * allows relative references: this one leads to the server that answers, whatever its name is.

@@ -23,6 +23,7 @@ export {
 } from './clients.ts';
 export { enterTurn, takeTurn } from './event-loop.ts';
 export {
+  type Admission,
   acceptWeight,
   answerOnSocket,
   answerProblem,

@@ -4,7 +4,8 @@ import { Socket } from 'node:net';
 import { test } from 'node:test';
 import type { FastifyInstance } from 'fastify';
 import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
-import type { Admission, RouteGroup } from './route-tools.ts';
+import type { Admission } from '../../platform/net/net.ts';
+import type { RouteGroup } from './route-tools.ts';
 
 const leftOf = (answer: { headers: Headers }) => answer.headers.get('x-ratelimit-remaining');
 

@@ -6,6 +6,7 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../../platform/errors/errors.ts';
 import {
+  type Admission,
   addressOf,
   clientKey,
   type Limit,
@@ -13,7 +14,7 @@ import {
   type OpenLimit,
   type Usage,
 } from '../../platform/net/net.ts';
-import type { Admission, LimitBucket, RateLimits } from './route-tools.ts';
+import type { LimitBucket, RateLimits } from './route-tools.ts';
 
 const WINDOW_SECONDS = 60;
 /** How much larger the budgets of the mail server and of signed links are. */

@@ -11,6 +11,7 @@ import type {
   RawServerDefault,
 } from 'fastify';
 import type { ErrorCode } from '../../platform/errors/errors.ts';
+import type { Admission } from '../../platform/net/net.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { Actor } from '../../tenants/audit/audit.ts';
 import type { Owner, Whose } from '../../tenants/domains/domains.ts';
@@ -70,15 +71,6 @@ export interface RateLimits {
    * @throws Refusal rate_limited when the budget of this minute is spent
    */
   take(bucket: LimitBucket, request: FastifyRequest, reply: FastifyReply): Promise<void>;
-}
-
-/** The rate limit's answer to a request that no route sees. */
-export interface Admission {
-  readonly allowed: boolean;
-  /** Seconds after which it may be allowed. */
-  readonly retryAfter?: number;
-  /** Fields for the answer: `x-ratelimit-*`. */
-  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** What the server offers the routes. */

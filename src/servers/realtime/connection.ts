@@ -62,12 +62,28 @@ export class Connection {
     this.#stream = stream;
   }
 
-  /** Sends the first message, then the changes that came meanwhile. */
-  greet(hello: Buffer): void {
+  /**
+   * Sends the first message, then the changes that came meanwhile. A client that was away sees at once which of its
+   * mailboxes are out of date.
+   */
+  greet(now: EpochMs, heartbeatSeconds: number, mailboxes: readonly MailboxTip[]): void {
     if (this.#ending) return;
     const held = this.#held;
     this.#held = undefined;
-    this.#send(hello);
+    const hello = {
+      type: 'hello',
+      user: this.user.address,
+      connectionId: this.id,
+      serverTime: new Date(now).toISOString(),
+      heartbeatSeconds,
+      mailboxes: mailboxes.map(({ mailbox, mailboxId, uidvalidity, token }) => ({
+        mailbox,
+        ...(mailboxId !== undefined && { mailboxId }),
+        uidvalidity,
+        token,
+      })),
+    };
+    this.#send(encode(hello));
     this.#sendHeld(held);
   }
 
@@ -240,32 +256,6 @@ export interface MailboxTip {
   readonly mailboxId?: string;
   readonly uidvalidity: string;
   readonly token: string;
-}
-
-export interface Hello {
-  /** The account's address. */
-  readonly user: string;
-  readonly connectionId: string;
-  readonly serverTime: EpochMs;
-  readonly heartbeatSeconds: number;
-  readonly mailboxes: readonly MailboxTip[];
-}
-
-/** The first message: a client that was away sees at once which of its mailboxes are out of date. */
-export function encodeHello(hello: Hello): Buffer {
-  return encode({
-    type: 'hello',
-    user: hello.user,
-    connectionId: hello.connectionId,
-    serverTime: new Date(hello.serverTime).toISOString(),
-    heartbeatSeconds: hello.heartbeatSeconds,
-    mailboxes: hello.mailboxes.map(({ mailbox, mailboxId, uidvalidity, token }) => ({
-      mailbox,
-      ...(mailboxId !== undefined && { mailboxId }),
-      uidvalidity,
-      token,
-    })),
-  });
 }
 
 /** The message that a mailbox has changed. */

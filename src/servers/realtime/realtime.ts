@@ -19,32 +19,16 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import { refusalOfFailure } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { SharedSlots } from '../../platform/net/net.ts';
+import type { Admission, SharedSlots } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
-import {
-  AccountFeed,
-  Connection,
-  closings,
-  encodeHello,
-  Heartbeat,
-  type MailboxTip,
-} from './connection.ts';
+import { AccountFeed, Connection, closings, Heartbeat, type MailboxTip } from './connection.ts';
 import { resync, type SharedState } from './resync.ts';
 import { checkHandshake, readToken, refuseUpgrade, SUBPROTOCOL } from './upgrade.ts';
 
 export type { MailboxTip } from './connection.ts';
 export type { SharedState } from './resync.ts';
 export { asksForWebSocket } from './upgrade.ts';
-
-/** The rate limit's answer to a request. */
-export interface UpgradeAdmission {
-  readonly allowed: boolean;
-  /** Seconds after which it may be allowed. */
-  readonly retryAfter?: number;
-  /** Fields of any refusal of this request: `x-ratelimit-*`. */
-  readonly headers?: Readonly<Record<string, string>>;
-}
 
 export interface RealtimeOptions {
   /** The mailbox that a token opens. Throws a Refusal: unauthorized, account_inactive, unavailable. */
@@ -55,7 +39,7 @@ export interface RealtimeOptions {
   /** What several nodes share; left out for a single one. */
   readonly shared?: { readonly state: SharedState; readonly slots: SharedSlots } | undefined;
   /** Counts the request in its client's rate limit. */
-  admit(request: IncomingMessage): UpgradeAdmission | Promise<UpgradeAdmission>;
+  admit(request: IncomingMessage): Admission | Promise<Admission>;
   /** Others than {@link LIMITS}. */
   readonly limits?: Partial<typeof LIMITS>;
   readonly now?: () => EpochMs;
@@ -279,15 +263,7 @@ export class Realtime {
         return;
       }
       if (this.#options.shared) this.#feeds.get(user.accountId)?.remember(mailboxes);
-      connection.greet(
-        encodeHello({
-          user: user.address,
-          connectionId: connection.id,
-          serverTime: this.#now(),
-          heartbeatSeconds: this.#limits.heartbeatSeconds,
-          mailboxes,
-        }),
-      );
+      connection.greet(this.#now(), this.#limits.heartbeatSeconds, mailboxes);
     } catch (error) {
       const closing = closingOf(error);
       if (closing === closings.failed) {
@@ -338,7 +314,7 @@ function selectProtocol(offered: Set<string>): string | false {
   return offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false;
 }
 
-function tooManyRequests({ retryAfter }: UpgradeAdmission): Refusal {
+function tooManyRequests({ retryAfter }: Admission): Refusal {
   return new Refusal(
     'rate_limited',
     'too many requests in a minute',
