@@ -22,6 +22,7 @@ export {
   type ProcessLock,
   type Queries,
   type ReadDatabase,
+  type SettingStore,
   settingOf,
   settingStore,
   tellAfterCommit,

@@ -99,15 +99,22 @@ export interface Database {
   close(): Promise<void>;
 }
 
-/** A database that is only read, without migration: its schema may be older or newer. */
-export type ReadDatabase = Pick<Database, 'engine' | 'read' | 'snapshot' | 'close'>;
+/** A database that is only read; where it was opened for that, its schema may be older or newer. */
+export type ReadDatabase = Pick<Database, 'engine' | 'read' | 'snapshot'>;
 
 /** One text that every node on the database shares. */
 export interface SettingStore {
+  /** Where the text is, for an operator. */
+  readonly location: string;
+  /** @returns undefined where nothing was stored yet */
   read(): Promise<string | undefined>;
-  /** Stores the text unless there is one already; returns the stored one. */
+  /**
+   * Stores the text, durably, unless there is one already.
+   *
+   * @returns the text that is stored now, the caller's or the one of an earlier writer
+   */
   create(text: string): Promise<string>;
-  /** Replaces the text that was read; false where another one is stored by now. */
+  /** Durably replaces the text that was read; false where another one is stored by now. */
   replace(read: string, text: string): Promise<boolean>;
 }
 
@@ -137,6 +144,7 @@ export async function createSetting(tx: Queries, name: string, value: string): P
 export function settingStore(database: Database, name: string): SettingStore {
   const read = () => settingOf(database, name);
   return {
+    location: `row "${name}" of table settings`,
     read,
     async create(text) {
       await database.write((tx) => createSetting(tx, name, text));

@@ -2,7 +2,7 @@
 import { stat } from 'node:fs/promises';
 import { Argument, Command, Option } from 'commander';
 import { pino } from 'pino';
-import type { Database } from '../../platform/database/database.ts';
+import type { Database, SettingStore } from '../../platform/database/database.ts';
 import {
   type Config,
   dropOldValues,
@@ -12,7 +12,6 @@ import {
   readConfig,
   refuseMoved,
   rotateSecret,
-  type SecretStore,
   signWithLast,
 } from '../config/config.ts';
 import { CommandFailed, type CommandParts, report } from './command.ts';
@@ -160,12 +159,11 @@ async function refuseEarly(
 async function openStore(
   parts: CommandParts,
   config: Config,
-): Promise<{ store: SecretStore; database?: Database; close(): Promise<void> }> {
+): Promise<{ store: SettingStore; database?: Database; close(): Promise<void> }> {
   if (config.database.urls) {
     const { database, close } = await parts.openDatabase(config, pino({ level: 'silent' }));
     const { settingStore } = await import('../../platform/database/database.ts');
-    const location = 'row "secrets" of table settings';
-    return { store: { ...settingStore(database, 'secrets'), location }, database, close };
+    return { store: settingStore(database, 'secrets'), database, close };
   }
   await refuseMoved(config.dataDir);
   await checkUser(config.dataDir);

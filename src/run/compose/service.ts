@@ -11,7 +11,11 @@ import { carryOutEvents } from '../../mail/webhooks/webhooks.ts';
 import { Bodies, openBodyStore, StoreUnavailable } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
-import { type Database, settingStore } from '../../platform/database/database.ts';
+import {
+  type Database,
+  type SettingStore,
+  settingStore,
+} from '../../platform/database/database.ts';
 import { changeLevel } from '../../platform/log/log.ts';
 import { testNetworks } from '../../platform/net/net.ts';
 import { joinNodes, NodeRefused } from '../../platform/nodes/nodes.ts';
@@ -29,7 +33,6 @@ import {
   fileSecretStore,
   loadSecrets,
   refuseUnfitCertificate,
-  type SecretStore,
   type Secrets,
   watchPaths,
 } from '../config/config.ts';
@@ -215,9 +218,9 @@ async function drain({ progress, realtime, api }: Parts, seconds: number): Promi
 }
 
 /** Several nodes on one PostgreSQL need the same secrets: there they are in the database. */
-function secretStore({ dataDir }: Config, database: Database): SecretStore {
+function secretStore({ dataDir }: Config, database: Database): SettingStore {
   if (database.engine === 'sqlite') return fileSecretStore(dataDir);
-  return { ...settingStore(database, 'secrets'), location: 'row "secrets" of table settings' };
+  return settingStore(database, 'secrets');
 }
 
 /** Stops accepting mail when DATA_DIR disappears: files written there would be lost. */

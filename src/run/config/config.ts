@@ -4,7 +4,7 @@
  *
  * In storage: the data folder (DATA_DIR, mode 0700) with `secrets.json` (mode 0600, one JSON object, never made again)
  * and `tls/cert.pem`, `tls/key.pem` (mode 0600, made again when they do not fit). With PostgreSQL the secrets are
- * where another {@link SecretStore} puts them.
+ * where `settingStore` of the database puts them.
  *
  * Only main.ts imports this; the parts get plain values. Every error that prevents a start is a {@link ConfigError},
  * whose lines are for the operator.
@@ -47,7 +47,6 @@ export {
   parseSecrets,
   type RotatedSecret,
   rotateSecret,
-  type SecretStore,
   type Secrets,
   secretsPath,
   signWithLast,

@@ -13,13 +13,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, suite, test } from 'node:test';
 import { promisify } from 'node:util';
+import type { SettingStore } from '../../platform/database/database.ts';
 import {
   ConfigError,
   dropOldValues,
   fileSecretStore,
   loadSecrets,
   rotateSecret,
-  type SecretStore,
   signWithLast,
 } from './config.ts';
 
@@ -222,7 +222,7 @@ test('secrets that are missing beside a database with content are not made again
 
 test('another store needs only read, create and replace', async () => {
   let stored: string | undefined;
-  const store: SecretStore = {
+  const store: SettingStore = {
     location: 'secrets',
     read: async () => stored,
     create: async (json) => {

@@ -2,7 +2,7 @@
  * The secrets that are made at the first start and kept from then on.
  *
  * They are one JSON object in `DATA_DIR/secrets.json` (mode 0600) or, for several nodes, wherever another
- * {@link SecretStore} puts them. They are never made again automatically: new ones would end every token and link, so
+ * {@link SettingStore} puts them. They are never made again automatically: new ones would end every token and link, so
  * unreadable text prevents the start.
  *
  * A member is a string, or an array of strings while a new value replaces an old one: the first signs, all of them
@@ -13,6 +13,7 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { SettingStore } from '../../platform/database/database.ts';
 import { createDurably, isMissing, replaceDurably } from '../../platform/files/files.ts';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import { ConfigError, explainFileError, problemLine } from './config-error.ts';
@@ -37,22 +38,6 @@ export interface Secrets {
 /** A secret that can be given a new value. */
 export type RotatedSecret = Exclude<keyof Secrets, 'idSecret'>;
 
-/** One text that every node with the same store reads. */
-export interface SecretStore {
-  /** Where the text is, for an operator. */
-  readonly location: string;
-  /** @returns undefined where nothing was stored yet */
-  read(): Promise<string | undefined>;
-  /**
-   * Stores the text, durably, unless there is one already.
-   *
-   * @returns the text that is stored now, the caller's or the one of an earlier writer
-   */
-  create(json: string): Promise<string>;
-  /** Durably replaces the text that was read; false where another one is stored by now. */
-  replace(read: string, json: string): Promise<boolean>;
-}
-
 /** The least characters of each secret; also the list of the members. */
 const fewestCharacters: Readonly<Record<keyof Secrets, number>> = {
   apiKey: 16,
@@ -69,12 +54,12 @@ const fewestCharacters: Readonly<Record<keyof Secrets, number>> = {
  * @param isNew whether nothing was set up yet; otherwise missing secrets are not made again
  * @throws ConfigError when the store cannot be used or has no readable secrets
  */
-export async function loadSecrets(store: SecretStore, isNew = true): Promise<Secrets> {
+export async function loadSecrets(store: SettingStore, isNew = true): Promise<Secrets> {
   const { location } = store;
   const stored = await store.read();
   if (stored !== undefined) return parseSecrets(stored, location);
   if (!isNew) throw secretsMissing(location);
-  const made = formatSecrets(toMembers(makeSecrets()));
+  const made = formatSecrets(toMembers(secretsOf((name) => [drawSecret(name)])));
   return parseSecrets(await store.create(made), location);
 }
 
@@ -94,7 +79,7 @@ function secretsMissing(location: string): ConfigError {
  * @throws ConfigError where there are no secrets yet, or they cannot be read
  */
 export async function rotateSecret(
-  store: SecretStore,
+  store: SettingStore,
   name: RotatedSecret,
   position: 'first' | 'last' = 'first',
 ): Promise<string> {
@@ -112,7 +97,7 @@ export async function rotateSecret(
  *
  * @throws ConfigError as {@link rotateSecret}
  */
-export async function signWithLast(store: SecretStore, name: RotatedSecret): Promise<void> {
+export async function signWithLast(store: SettingStore, name: RotatedSecret): Promise<void> {
   await change(store, name, ({ values, isAccepted }) => ({
     values: isAccepted ? [values.at(-1) ?? values[0], ...values.slice(0, -1)] : values,
     isAccepted: false,
@@ -126,7 +111,7 @@ export async function signWithLast(store: SecretStore, name: RotatedSecret): Pro
  * @throws ConfigError as {@link rotateSecret}
  */
 export async function dropOldValues(
-  store: SecretStore,
+  store: SettingStore,
   name: RotatedSecret,
 ): Promise<number | undefined> {
   const before = await change(store, name, (rotation) =>
@@ -146,7 +131,7 @@ const ACCEPTED = 'accepted';
 
 /** @returns what was there before the change */
 async function change(
-  store: SecretStore,
+  store: SettingStore,
   name: RotatedSecret,
   changed: (before: Rotation) => Rotation,
 ): Promise<Rotation> {
@@ -165,7 +150,7 @@ async function change(
   }
 }
 
-async function readRotation(store: SecretStore, name: RotatedSecret) {
+async function readRotation(store: SettingStore, name: RotatedSecret) {
   const text = await store.read();
   if (text === undefined) {
     const expected = 'the secrets that the first start of the service makes';
@@ -184,7 +169,7 @@ export function digestOf({ idSecret }: Pick<Secrets, 'idSecret'>, value: string)
 }
 
 /** The same of the newest value of a secret. @throws ConfigError as {@link rotateSecret} */
-export async function newestDigest(store: SecretStore, name: RotatedSecret): Promise<string> {
+export async function newestDigest(store: SettingStore, name: RotatedSecret): Promise<string> {
   const { secrets, before } = await readRotation(store, name);
   const [first] = before.values;
   return digestOf(secrets, before.isAccepted ? (before.values.at(-1) ?? first) : first);
@@ -194,14 +179,14 @@ function drawSecret(name: keyof Secrets): string {
   return `${name === 'apiKey' ? 'pr_' : ''}${randomBytes(32).toString('base64url')}`;
 }
 
-function makeSecrets(): Secrets {
+function secretsOf(values: (name: keyof Secrets) => SigningKeys): Secrets {
   return {
-    apiKey: [drawSecret('apiKey')],
-    jwtSecret: [drawSecret('jwtSecret')],
-    mailserverWebhookSecret: [drawSecret('mailserverWebhookSecret')],
-    srsSecret: [drawSecret('srsSecret')],
-    linkSecret: [drawSecret('linkSecret')],
-    idSecret: [drawSecret('idSecret')],
+    apiKey: values('apiKey'),
+    jwtSecret: values('jwtSecret'),
+    mailserverWebhookSecret: values('mailserverWebhookSecret'),
+    srsSecret: values('srsSecret'),
+    linkSecret: values('linkSecret'),
+    idSecret: values('idSecret'),
   };
 }
 
@@ -227,7 +212,7 @@ export function secretsPath(dataDir: string): string {
  *
  * `read` also writes the members that an older version did not have yet.
  */
-export function fileSecretStore(dataDir: string): SecretStore {
+export function fileSecretStore(dataDir: string): SettingStore {
   const path = secretsPath(dataDir);
   const readComplete = async () => {
     const text = await readSecretFile(path);
@@ -277,7 +262,7 @@ async function storing<Result>(dataDir: string, write: () => Promise<Result>): P
   }
 }
 
-/** The secrets in a text of a {@link SecretStore}. @throws ConfigError where they are not readable */
+/** The secrets in a text of a {@link SettingStore}. @throws ConfigError where they are not readable */
 export function parseSecrets(text: string, location: string): Secrets {
   return completeSecrets(parseMembers(text, location), location);
 }
@@ -302,18 +287,12 @@ function completeSecrets(members: Readonly<Record<string, unknown>>, location: s
   if (jwtSecret === undefined) throw unreadable(location, 'no jwtSecret');
   // The oldest: values derived from it do not change when newer ones come before it.
   const first = oldest(jwtSecret);
-  const member = (name: keyof Secrets): SigningKeys =>
-    valuesOf(members, name, location) ?? [deriveSecret(first, name)];
-  const linkSecret = member('linkSecret');
-  return {
-    apiKey: member('apiKey'),
-    jwtSecret,
-    mailserverWebhookSecret: member('mailserverWebhookSecret'),
-    srsSecret: member('srsSecret'),
-    linkSecret,
-    // Older versions made the ids with this one.
-    idSecret: valuesOf(members, 'idSecret', location) ?? [oldest(linkSecret)],
-  };
+  const secrets = secretsOf(
+    (name) => valuesOf(members, name, location) ?? [deriveSecret(first, name)],
+  );
+  if (Object.hasOwn(members, 'idSecret')) return secrets;
+  // Older versions made the ids with this one.
+  return { ...secrets, idSecret: [oldest(secrets.linkSecret)] };
 }
 
 function oldest(values: SigningKeys): string {
