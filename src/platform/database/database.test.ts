@@ -144,8 +144,7 @@ onEachEngine('database', (engine) => {
     const name = new URL(location).pathname.slice(1);
     const limit = sql`alter database ${sql.id(name)} set idle_in_transaction_session_timeout = '100ms'`;
     await limit.execute(database.read);
-    const reader = openPostgresToRead([location]);
-    t.after(() => reader.close());
+    await using reader = openPostgresToRead([location]);
     const counted = await reader.snapshot(async (tx) => {
       await tx.selectFrom('counters').selectAll().execute();
       await sleep(500);

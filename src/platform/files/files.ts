@@ -104,28 +104,24 @@ export async function replaceDurably(path: string, text: string, mode: number): 
 
 /** Makes the names in a folder durable: fsync of a file does not cover its directory entry. */
 export async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r');
+  await using folder = await open(path, 'r');
   try {
     await folder.sync();
   } catch (error) {
     // Some file systems (network, FUSE) have no fsync for folders and say so.
     if (!['EINVAL', 'ENOTSUP'].includes(fileErrorCode(error) ?? '')) throw error;
-  } finally {
-    await folder.close();
   }
 }
 
 async function writeTemporary(path: string, text: string, mode: number): Promise<string> {
   const temporary = `${path}.${randomBytes(8).toString('hex')}.tmp`;
-  const file = await open(temporary, 'wx', mode);
+  await using file = await open(temporary, 'wx', mode);
   try {
     await file.writeFile(text);
     await file.sync();
   } catch (error) {
     await unlink(temporary);
     throw error;
-  } finally {
-    await file.close();
   }
   return temporary;
 }

@@ -143,12 +143,8 @@ async function takeDatabase(
     } catch (error) {
       explainFull(copy, error);
     }
-    const taken = openSqliteToRead(copy);
-    try {
-      return await bodies.copyAll(await listBodies(taken.read));
-    } finally {
-      await taken.close();
-    }
+    await using taken = openSqliteToRead(copy);
+    return await bodies.copyAll(await listBodies(taken.read));
   }
   // The list of bodies is that of the dump. They are copied after the snapshot, which keeps PostgreSQL from cleaning up.
   const named = await database.snapshot(async (tx) => {

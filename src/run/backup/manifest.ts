@@ -68,19 +68,15 @@ export async function writeManifest(
   digests: Digests,
   facts: Omit<Manifest, 'format' | 'sums'>,
 ): Promise<Manifest> {
-  const file = await open(join(folder, SUMS), 'wx', 0o600);
+  await using file = await open(join(folder, SUMS), 'wx', 0o600);
   const hash = createHash('sha256');
-  try {
-    // The format of sha256sum, which can check it as well.
-    for (const [path, digest] of digests) {
-      const line = `${digest}  ${path}\n`;
-      hash.update(line);
-      await file.writeFile(line);
-    }
-    await file.sync();
-  } finally {
-    await file.close();
+  // The format of sha256sum, which can check it as well.
+  for (const [path, digest] of digests) {
+    const line = `${digest}  ${path}\n`;
+    hash.update(line);
+    await file.writeFile(line);
   }
+  await file.sync();
   const manifest: Manifest = { format: FORMAT, ...facts, sums: hash.digest('hex') };
   await replaceDurably(
     join(folder, MANIFEST),
@@ -203,7 +199,7 @@ export async function writeStream(
 ): Promise<string> {
   await ensureFolder(dirname(path));
   const hash = createHash('sha256');
-  const file = await open(path, 'wx', 0o600);
+  await using file = await open(path, 'wx', 0o600);
   try {
     for await (const chunk of source) {
       hash.update(chunk);
@@ -213,8 +209,6 @@ export async function writeStream(
   } catch (error) {
     await rm(path, { force: true });
     explainFull(path, error);
-  } finally {
-    await file.close();
   }
   return hash.digest('hex');
 }

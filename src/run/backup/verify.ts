@@ -105,15 +105,11 @@ async function checkSecrets(folder: string, digests: Digests): Promise<void> {
 async function readSqlite(path: string, onBody: (body: LargeBody) => void): Promise<DumpContents> {
   const [damage] = findDamage(path);
   if (damage !== undefined) throw new BackupFailed(`${path} is damaged: ${damage}`);
-  const database = openSqliteToRead(path);
-  try {
-    await refuseUnfit(database).catch(explainUnfit);
-    for await (const some of readLargeBodies(database.read)) some.forEach(onBody);
-    const { version } = await schemaVersions(database);
-    return { storeId: await settingOf(database, 'store_id'), schema: version };
-  } finally {
-    await database.close();
-  }
+  await using database = openSqliteToRead(path);
+  await refuseUnfit(database).catch(explainUnfit);
+  for await (const some of readLargeBodies(database.read)) some.forEach(onBody);
+  const { version } = await schemaVersions(database);
+  return { storeId: await settingOf(database, 'store_id'), schema: version };
 }
 
 /** @param lost the files of the backup that are missing or damaged, by the names of their bodies */

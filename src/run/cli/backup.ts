@@ -154,21 +154,17 @@ async function backup(
   onProgress: (text: string) => void,
 ): Promise<Manifest> {
   const { urls } = config.database;
-  const database = await openToRead(config);
+  await using database = await openToRead(config);
   const { makeBackup } = await loadBackup();
-  try {
-    return await makeBackup({
-      database,
-      store,
-      program,
-      target,
-      onProgress,
-      source: urls ? { urls } : { file: databaseFile(config.dataDir) },
-      secrets: urls ? undefined : secretsPath(config.dataDir),
-    });
-  } finally {
-    await database.close();
-  }
+  return await makeBackup({
+    database,
+    store,
+    program,
+    target,
+    onProgress,
+    source: urls ? { urls } : { file: databaseFile(config.dataDir) },
+    secrets: urls ? undefined : secretsPath(config.dataDir),
+  });
 }
 
 function describe(manifest: Manifest, said: string): string {

@@ -59,7 +59,7 @@ export async function checkDatabase(config: Config): Promise<Verdict> {
   if (!(await isDatabaseThere(config))) {
     return warning(`${location} is not there yet`, 'the first start makes it');
   }
-  const database = await openToRead(config);
+  await using database = await openToRead(config);
   try {
     const { version, newest } = await schemaVersions(database);
     await refuseUnfit(database);
@@ -74,8 +74,6 @@ export async function checkDatabase(config: Config): Promise<Verdict> {
       `${location}: ${error instanceof Error ? error.message : String(error)}`,
       'look at DATABASE_URL, and whether the database server is running',
     );
-  } finally {
-    await database.close();
   }
 }
 
@@ -154,12 +152,8 @@ export async function checkBucket(
 async function lookAtDatabase(config: StoreSettings) {
   const nothing = { storeId: undefined, isNew: true };
   if (!(await isDatabaseThere(config))) return nothing;
-  const database = await openToRead(config);
-  try {
-    const { version } = await schemaVersions(database);
-    if (version === 0) return nothing;
-    return { storeId: await storeIdOf(database), isNew: !(await hasDomains(database.read)) };
-  } finally {
-    await database.close();
-  }
+  await using database = await openToRead(config);
+  const { version } = await schemaVersions(database);
+  if (version === 0) return nothing;
+  return { storeId: await storeIdOf(database), isNew: !(await hasDomains(database.read)) };
 }

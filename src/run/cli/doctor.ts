@@ -129,13 +129,9 @@ const ACCOUNTS_TRIED = 3;
 
 async function someAddresses(config: Config): Promise<string[]> {
   const { findSomeActive } = await import('../../tenants/accounts/accounts.ts');
-  const database = await openToRead(config);
-  try {
-    const accounts = await findSomeActive(database.read, ACCOUNTS_TRIED);
-    return accounts.map(({ address }) => address);
-  } finally {
-    await database.close();
-  }
+  await using database = await openToRead(config);
+  const accounts = await findSomeActive(database.read, ACCOUNTS_TRIED);
+  return accounts.map(({ address }) => address);
 }
 
 async function checkFolder(path: string): Promise<Verdict> {

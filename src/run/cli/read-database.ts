@@ -15,7 +15,7 @@ import { CommandFailed } from './command.ts';
 export async function openToRead({
   dataDir,
   database: { urls },
-}: Pick<Config, 'dataDir' | 'database'>): Promise<ReadDatabase> {
+}: Pick<Config, 'dataDir' | 'database'>): Promise<ReadDatabase & AsyncDisposable> {
   if (urls) return openPostgresToRead(urls);
   await refuseMoved(dataDir);
   const file = databaseFile(dataDir);

@@ -124,11 +124,7 @@ async function readSecrets({ dataDir, database: { urls } }: Config): Promise<Sec
     return text === undefined ? undefined : parseSecrets(text, store.location);
   }
   const { openPostgresToRead, settingOf } = await import('../../platform/database/database.ts');
-  const database = openPostgresToRead(urls);
-  try {
-    const text = await settingOf(database, 'secrets');
-    return text === undefined ? undefined : parseSecrets(text, 'row "secrets" of table settings');
-  } finally {
-    await database.close();
-  }
+  await using database = openPostgresToRead(urls);
+  const text = await settingOf(database, 'secrets');
+  return text === undefined ? undefined : parseSecrets(text, 'row "secrets" of table settings');
 }

@@ -149,13 +149,9 @@ function diskOutage(logger: Pick<Logger, 'info' | 'error'>): Outage {
 async function refuseOtherDatabase(dataDir: string, urls: readonly string[]): Promise<void> {
   const move = await readMove(dataDir);
   if (!move?.isComplete) return;
-  const database = openPostgresToRead(urls);
-  try {
-    const { version } = await schemaVersions(database);
-    if (version > 0 && (await storeIdOf(database)) === move.storeId) return;
-  } finally {
-    await database.close();
-  }
+  await using database = openPostgresToRead(urls);
+  const { version } = await schemaVersions(database);
+  if (version > 0 && (await storeIdOf(database)) === move.storeId) return;
   throw new UnfitDatabase(
     `the data of DATA_DIR was moved to another database, ${move.to}`,
     'name that one, or another DATA_DIR',

@@ -120,45 +120,37 @@ export async function moveData(options: MoveOptions): Promise<MovedData> {
 
 /** Whether the database has no mark any more, which is the last step. */
 async function isDone(urls: readonly string[], move: FolderMove): Promise<boolean> {
-  const target = openPostgresToRead(urls);
-  try {
-    const { version } = await schemaVersions(target);
-    if (version === 0 || (await storeIdOf(target)) !== move.storeId) {
-      throw new MovedElsewhere(
-        `--to: expected ${move.to}, which has all data of this folder since it was moved, got another database. To go on from there to another one, copy that database with pg_dump and pg_restore`,
-      );
-    }
-    return (await readFilling(target.read)) === undefined;
-  } finally {
-    await target.close();
+  await using target = openPostgresToRead(urls);
+  const { version } = await schemaVersions(target);
+  if (version === 0 || (await storeIdOf(target)) !== move.storeId) {
+    throw new MovedElsewhere(
+      `--to: expected ${move.to}, which has all data of this folder since it was moved, got another database. To go on from there to another one, copy that database with pg_dump and pg_restore`,
+    );
   }
+  return (await readFilling(target.read)) === undefined;
 }
 
 /** @throws MoveFailed where the server cannot keep what SQLite has */
 async function checkServer(urls: readonly string[]): Promise<void> {
-  const target = openPostgresToRead(urls);
-  try {
-    const { rows } = await sql<{ encoding: string; schema: string | null; version: number }>`
-      select pg_encoding_to_char(encoding) as encoding, current_schema() as schema,
-        current_setting('server_version_num')::int as version
-      from pg_database where datname = current_database()`.execute(target.read);
-    const { encoding, schema, version = 0 } = rows[0] ?? {};
-    if (version < OLDEST_SERVER * 10_000) {
-      const found = Math.floor(version / 10_000);
-      throw new MoveFailed(`--to: expected PostgreSQL ${OLDEST_SERVER} or newer, got ${found}`);
-    }
-    if (encoding !== 'UTF8') {
-      throw new MoveFailed(
-        `--to: expected a database with the encoding UTF8, got ${encoding}: make one with "create database ... encoding 'UTF8' template template0"`,
-      );
-    }
-    if (schema == null) {
-      throw new MoveFailed(
-        '--to: expected a database with the schema of its search_path, which is not there',
-      );
-    }
-  } finally {
-    await target.close();
+  await using target = openPostgresToRead(urls);
+  const { rows } = await sql<{ encoding: string; schema: string | null; version: number }>`
+    select pg_encoding_to_char(encoding) as encoding, current_schema() as schema,
+      current_setting('server_version_num')::int as version
+    from pg_database where datname = current_database()`.execute(target.read);
+  const { encoding, schema, version = 0 } = rows[0] ?? {};
+  if (version < OLDEST_SERVER * 10_000) {
+    const found = Math.floor(version / 10_000);
+    throw new MoveFailed(`--to: expected PostgreSQL ${OLDEST_SERVER} or newer, got ${found}`);
+  }
+  if (encoding !== 'UTF8') {
+    throw new MoveFailed(
+      `--to: expected a database with the encoding UTF8, got ${encoding}: make one with "create database ... encoding 'UTF8' template template0"`,
+    );
+  }
+  if (schema == null) {
+    throw new MoveFailed(
+      '--to: expected a database with the schema of its search_path, which is not there',
+    );
   }
 }
 

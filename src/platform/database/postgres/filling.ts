@@ -50,30 +50,26 @@ export async function whileMarked<T>(
   filling: Filling,
   fill: (database: FilledDatabase) => Promise<T>,
 ): Promise<T> {
-  const database = openPostgresToRead(urls);
-  try {
-    return await database.snapshot(async (held) => {
-      const found = await sql<{ taken: boolean }>`
-        select pg_try_advisory_xact_lock(${sql.lit(advisoryLocks.restore)}) as taken`.execute(held);
-      if (!found.rows[0]?.taken) {
-        throw new FillRefused(`another ${filling.command} fills this database`);
+  await using database = openPostgresToRead(urls);
+  return await database.snapshot(async (held) => {
+    const found = await sql<{ taken: boolean }>`
+      select pg_try_advisory_xact_lock(${sql.lit(advisoryLocks.restore)}) as taken`.execute(held);
+    if (!found.rows[0]?.taken) {
+      throw new FillRefused(`another ${filling.command} fills this database`);
+    }
+    const note = await takeMark(held, database, filling);
+    try {
+      const filled = await fill({ note, empty: () => empty(database, filling) });
+      await sql`drop table ${mark}`.execute(database.read);
+      return filled;
+    } catch (error) {
+      // Nothing was filled in: the database is as empty as before.
+      if ((await tablesOf(database.read)).length === 0) {
+        await sql`drop table if exists ${mark}`.execute(database.read);
       }
-      const note = await takeMark(held, database, filling);
-      try {
-        const filled = await fill({ note, empty: () => empty(database, filling) });
-        await sql`drop table ${mark}`.execute(database.read);
-        return filled;
-      } catch (error) {
-        // Nothing was filled in: the database is as empty as before.
-        if ((await tablesOf(database.read)).length === 0) {
-          await sql`drop table if exists ${mark}`.execute(database.read);
-        }
-        throw error;
-      }
-    });
-  } finally {
-    await database.close();
-  }
+      throw error;
+    }
+  });
 }
 
 /** @returns {@link FilledDatabase.note} */

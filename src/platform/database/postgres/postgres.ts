@@ -109,7 +109,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
 }
 
 /** Opens a database to read it. Nothing is migrated, and a transaction may take any time. */
-export function openPostgresToRead(urls: readonly string[]): ReadDatabase {
+export function openPostgresToRead(urls: readonly string[]): ReadDatabase & AsyncDisposable {
   const { queries: read, close } = kyselyOn({ urls, poolSize: 2 });
   return {
     engine: 'postgres',
@@ -124,7 +124,7 @@ export function openPostgresToRead(urls: readonly string[]): ReadDatabase {
           await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
           return work(tx);
         }),
-    close,
+    [Symbol.asyncDispose]: close,
   };
 }
 

@@ -12,7 +12,7 @@ const BUSY_TIMEOUT_MS = 30_000;
  *
  * @throws Error of SQLite where it does not exist
  */
-export function openSqliteToRead(path: string): ReadDatabase {
+export function openSqliteToRead(path: string): ReadDatabase & AsyncDisposable {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
   const read = kyselyOn(db);
   return {
@@ -26,7 +26,7 @@ export function openSqliteToRead(path: string): ReadDatabase {
         db.exec('rollback');
       }
     },
-    async close() {
+    async [Symbol.asyncDispose]() {
       db.close();
     },
   };
@@ -56,13 +56,11 @@ export function copySqlite(path: string, target: string): void {
 
 /** Checks the whole file; returns what is wrong with it, empty where it is intact. */
 export function findDamage(path: string): string[] {
-  const db = new DatabaseSync(path, { readOnly: true });
+  using db = new DatabaseSync(path, { readOnly: true });
   try {
     const rows = db.prepare('pragma integrity_check(10)').all();
     return rows.map((row) => String(row.integrity_check)).filter((line) => line !== 'ok');
   } catch (error) {
     return [String(error)];
-  } finally {
-    db.close();
   }
 }
