@@ -47,7 +47,13 @@ onEachEngine('one statement for a plain message', (engine) => {
     const options = { database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now };
     const domains = new Domains({ ...options, makeDkimKey: shareDkimKey });
     const changes = { publish: () => {} };
-    accounts = new Accounts({ database, domains, changes, now });
+    accounts = new Accounts({
+      database,
+      domains,
+      changes,
+      makeMailboxes: (tx, user) => mailstore.makeMailboxes(tx, user),
+      now,
+    });
     const log = { info: () => {}, warn: () => {}, error: () => {} };
     const storage = new OwnMailboxes({ mailstore, bodies, changes, now });
     const prepare = storage.prepare.bind(storage);
@@ -90,9 +96,7 @@ onEachEngine('one statement for a plain message', (engine) => {
   async function create(localPart: string): Promise<number> {
     const password = 'a good password';
     const made = { userId: 'u', domain: 'acme.test', localPart, password };
-    const { id } = (await accounts.create(made)).account;
-    await store.mailstore.listMailboxes({ accountId: id, address: `${localPart}@acme.test` });
-    return id;
+    return (await accounts.create(made)).account.id;
   }
 
   const send = (to: string[], receiver = plain, header = 'Message-ID: <m@example.test>\r\n') =>
@@ -268,6 +272,21 @@ onEachEngine('one statement for a plain message', (engine) => {
     assert.deepEqual(await mailboxOf(gil), { ...box, unseen: 0 });
     await send(['gil@acme.test']);
     assert.equal((await mailboxOf(gil)).messages, 1);
+  });
+
+  test('brings the first mail of new accounts without the counter of UIDVALIDITY, which one transaction at a time has', async () => {
+    const counter = () => store.database.read.selectFrom('counters').selectAll().execute();
+    const names = ['ida', 'jan', 'kim'].map((one) => `first-${one}`);
+    for (const name of names) await create(name);
+    const before = await counter();
+    for (const receiver of [plain, general]) {
+      await send(
+        names.map((name) => `${name}@acme.test`),
+        receiver,
+      );
+      for (const name of names) await send([`${name}@acme.test`], receiver);
+    }
+    assert.deepEqual(await counter(), before);
   });
 
   // The last one: it deletes the domain.

@@ -1,6 +1,6 @@
 /** The mail store in Postroom's own database. */
 
-import type { Database } from '../../platform/database/database.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Search } from '../search/search.ts';
@@ -115,6 +115,11 @@ export class EmbeddedMailstore implements Mailstore {
     this.#appends = new ClientAppends(appending);
     this.#search = new MessageSearch({ database, bodies, ids, mailboxes, search, longRequests });
     this.#mailboxWriter = new MailboxWriter(database, mailboxes);
+  }
+
+  /** Makes the mailboxes of a new account, in the transaction that creates it. */
+  async makeMailboxes(tx: Queries, user: MailUser): Promise<void> {
+    await this.#mailboxes.makeDefaults(tx, user);
   }
 
   readonly listMailboxes: Mailstore['listMailboxes'] = (user) => this.#mailboxes.list(user);

@@ -120,7 +120,7 @@ export function buildParts(given: Given) {
   const namedKeys = new NamedKeys(given);
   const openLimit = shared?.openLimit ?? limitInMemory;
   const common: Common = { ...given, changes, openLimit };
-  const owners = buildOwners(common, () => maintenance.purgeSoon());
+  const owners = buildOwners(common, embedded, () => maintenance.purgeSoon());
   const isCurrent = async ({ accountId, address }: MailUser) =>
     (await owners.accounts.findForMail(address))?.id === accountId;
   const { imap, mailServer } = buildMailServer({ ...common, bodies, isCurrent }) ?? {};
@@ -230,7 +230,7 @@ function buildEventsAndSessions(database: Database, changes: Changes, shared: Sh
 }
 
 /** Domains, accounts and their access. */
-function buildOwners(common: Common, onDeleted: () => void) {
+function buildOwners(common: Common, embedded: EmbeddedMailstore, onDeleted: () => void) {
   const { config, keys, database, changes, openLimit, metrics, logger, now } = common;
   const { mailHostname, spfInclude, jwt } = config;
   const domains = new Domains({ database, mailHostname, spfInclude, log: logger, now });
@@ -240,7 +240,16 @@ function buildOwners(common: Common, onDeleted: () => void) {
     onAsked: metrics.dnsQuestions('verification'),
   });
   const verification = new Verification({ database, dns, mailHostname, log: logger, now });
-  const accounts = new Accounts({ database, domains, changes, now, onDeleted });
+  const accounts = new Accounts({
+    database,
+    domains,
+    changes,
+    now,
+    ...(config.mailstore.kind === 'embedded' && {
+      makeMailboxes: (...made) => embedded.makeMailboxes(...made),
+    }),
+    onDeleted,
+  });
   const appPasswords = new AppPasswords({ database, changes, now });
   const tokens = new Tokens({
     database,

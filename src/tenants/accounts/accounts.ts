@@ -5,7 +5,8 @@
  * are stored in lower case, passwords as argon2id hashes. `credential_version` increases with each new password, and
  * our tokens contain it. A user's default account is not stored: it is the one with the lowest id.
  * `app_passwords` has those of mail programs (`app-passwords.ts`), `retired_addresses` the addresses of deleted accounts
- * (`delete-accounts.ts`). The mail store creates mailboxes when it needs them.
+ * (`delete-accounts.ts`). An account has its mailboxes from the transaction that
+ * creates it; the mail store makes those that one has not, such as an account of an earlier release.
  *
  * Several claims on a name may have the same address, left from times when each was active; an address always means
  * the account on the claim that is active now.
@@ -116,13 +117,16 @@ export class Accounts {
   readonly #database: Database;
   readonly #domains: Domains;
   readonly #changes: Pick<Changes, 'publish'>;
+  readonly #makeMailboxes: AccountsOptions['makeMailboxes'];
   readonly #onDeleted: () => void;
   readonly #now: () => number;
 
-  constructor({ database, domains, changes, onDeleted, now }: AccountsOptions) {
+  constructor(options: AccountsOptions) {
+    const { database, domains, changes, makeMailboxes, onDeleted, now } = options;
     this.#database = database;
     this.#domains = domains;
     this.#changes = changes;
+    this.#makeMailboxes = makeMailboxes;
     this.#onDeleted = onDeleted ?? (() => {});
     this.#now = now ?? Date.now;
   }
@@ -177,6 +181,8 @@ export class Accounts {
       if (by) await recordAudit(tx, by, entry);
       const made = { account, password };
       await within?.(tx, made);
+      // Last: others who make mailboxes wait from here to the commit.
+      await this.#makeMailboxes?.(tx, { accountId: account.id, address: account.address });
       return made;
     });
   }

@@ -1,6 +1,7 @@
 /** What is asked of accounts, and what an answer has. */
 import type { Changes } from '../../mailboxes/changes/changes.ts';
-import type { Database, IdPage, Queries } from '../../platform/database/database.ts';
+import type { MailUser } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database, IdPage, InTransaction, Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, type AuditEntry, recordAudit } from '../audit/audit.ts';
 import type { Domains } from '../domains/domains.ts';
@@ -11,6 +12,8 @@ export interface AccountsOptions {
   readonly domains: Domains;
   /** Called after the commit with accounts whose tokens are no longer valid. */
   readonly changes: Pick<Changes, 'publish'>;
+  /** Makes the mailboxes of a new account, in its transaction; left out where they are on a mail server. */
+  readonly makeMailboxes?: InTransaction<MailUser> | undefined;
   /** Called after the commit when the data of a deleted account or domain is to be removed. */
   readonly onDeleted?: () => void;
   readonly now?: () => EpochMs;
