@@ -115,6 +115,20 @@ void suite('a message added by IMAP', () => {
     assert.equal(appendsOf(server), 2);
   });
 
+  void test('is not waited for after the end of its attempt where its source stalls', async () => {
+    const { server, store, user } = await open();
+    const giving = new AbortController();
+    const stalls = async function* () {
+      yield Buffer.from(source.slice(0, 10));
+      giving.abort(givenUp);
+      await new Promise(() => {});
+    };
+    const stalled = { ...message, open: stalls, signal: giving.signal };
+    await assert.rejects(store.appendByImap(user, 'INBOX', stalled), givenUp);
+    await store.appendByImap(user, 'INBOX', message);
+    assert.equal(appendsOf(server), 1);
+  });
+
   void test('is not added where its attempt ends before the command', async () => {
     const { server, store, user } = await open();
     const giving = new AbortController();

@@ -38,6 +38,7 @@ export class Link {
   #traffic = 0;
   #pending: Pending | undefined;
   #failure: ImapFailure | undefined;
+  #onEnd: () => void = () => {};
   /** As the server said last, until a login changes it. */
   #capabilities: readonly string[] | undefined;
   #has: ReadonlySet<string> = new Set();
@@ -105,7 +106,9 @@ export class Link {
     try {
       for (const piece of pieces) {
         if (typeof piece === 'string') this.#socket.write(piece, 'latin1');
-        else await this.#sendLiteral(pending, piece);
+        // A source that stalls is not waited for once the connection has ended.
+        else await Promise.race([this.#sendLiteral(pending, piece), this.#end()]);
+        if (this.#failure) break;
       }
       return await pending.done.promise;
     } finally {
@@ -117,6 +120,7 @@ export class Link {
   fail(failure: ImapFailure): void {
     if (this.#failure) return;
     this.#failure = failure;
+    this.#onEnd();
     this.#socket.destroy();
     const pending = this.#pending;
     this.#pending = undefined;
@@ -143,6 +147,13 @@ export class Link {
     done.promise.catch(() => {});
     this.#pending = { name, tag, on, done };
     return this.#pending;
+  }
+
+  /** Resolves when it ends; only for the last that asked. */
+  #end(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#onEnd = resolve;
+    });
   }
 
   /** Sends octets once the server asks for them. */
