@@ -148,6 +148,7 @@ export class Queue {
   >();
   readonly #workers = new Map<string, Pick<Worker, 'wake' | 'idle' | 'stop'>>();
   readonly #outage;
+  readonly #unwritten = new Set<number>();
 
   constructor(options: QueueOptions) {
     this.#options = options;
@@ -233,6 +234,7 @@ export class Queue {
       slots: this.#options.slots,
       trace: this.#options.trace,
       outage: this.#outage,
+      unwritten: this.#unwritten,
     });
     this.#workers.set(options.kind, worker);
     this.#kinds.set(options.kind, options);

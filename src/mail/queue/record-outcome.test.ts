@@ -169,6 +169,43 @@ onEachEngine('outcomes', (engine) => {
     );
   });
 
+  test('while outcomes cannot be written since a disk is full, no attempt begins that a kill would repeat', async () => {
+    const bench = await openQueueBench(engine);
+    let isFull = true;
+    let tries = 0;
+    const { queue, receiver } = bench.start({
+      async onOutcome() {
+        tries++;
+        if (isFull) throw Object.assign(new Error('no space left'), { code: '53100' });
+        return undefined;
+      },
+    });
+    receiver.respond = () => delivered;
+    await bench.enqueue(queue, bench.delivery('a'));
+    await until(() => tries > 0);
+    await turns();
+    // Leases are small, and there is room for them.
+    await bench.enqueue(queue, bench.delivery('a'), bench.delivery('b'));
+    for (let second = 0; second < 10; second++) {
+      await bench.clock.advance(SECOND);
+      await pause(20);
+    }
+    assert.equal(receiver.attempts.length, 1);
+    isFull = false;
+    for (let second = 0; receiver.attempts.length < 3 && second < 20; second++) {
+      await bench.clock.advance(SECOND);
+      await pause(20);
+    }
+    await rowWhen(bench, ({ status }) => status === 'delivered');
+    await queue.idle();
+    const rows = await bench.database.read.selectFrom('deliveries').select('status').execute();
+    assert.deepEqual(
+      rows.map(({ status }) => status),
+      ['delivered', 'delivered', 'delivered'],
+    );
+    assert.equal(receiver.attempts.length, 3);
+  });
+
   test('an outcome that cannot be written while others can is told, and written when it can be', async (t) => {
     const bench = await openQueueBench(engine);
     const real = performance.now.bind(performance);
@@ -322,6 +359,24 @@ onEachEngine('outcomes', (engine) => {
     const row = await rowWhen(bench, ({ status }) => status === 'delivered');
     assert.equal(row.attempts, 1);
     assert.deepEqual(bench.logged, []);
+  });
+
+  test('an attempt with a query that takes too long counts, and comes again by the schedule', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue } = bench.start({
+      attempt: async () => {
+        throw Object.assign(new Error('canceling statement'), { code: '57014' });
+      },
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    for (const [index, delay] of DELAYS.entries()) {
+      const row = await rowWhen(bench, ({ attempts }) => attempts === index + 1);
+      assert.equal(row.next_attempt_at - bench.clock.now(), delay * SECOND);
+      await queue.idle();
+      await bench.clock.advance(delay * SECOND);
+    }
+    await queue.idle();
+    assert.match(bench.logged[0]?.message ?? '', /it counts as a temporary failure/);
   });
 
   test('a last attempt that throws does not end the delivery, and is repeated', async () => {

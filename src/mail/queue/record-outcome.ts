@@ -12,6 +12,7 @@ import {
 import { releaseLeases } from './lease-rows.ts';
 import {
   type InLine,
+  isAway,
   maySucceedLater,
   nextDelayMs,
   type SharedAttempt,
@@ -79,7 +80,15 @@ export class OutcomeRecorder {
    * @returns when the delivery is due again, if it is
    */
   async record(job: JobFacts, ended: Ended, signal: AbortSignal): Promise<number | undefined> {
-    const { clock, log, outage } = this.#around;
+    try {
+      return await this.#record(job, ended, signal);
+    } finally {
+      this.#around.unwritten.delete(job.id);
+    }
+  }
+
+  async #record(job: JobFacts, ended: Ended, signal: AbortSignal): Promise<number | undefined> {
+    const { clock, log, outage, unwritten } = this.#around;
     const about = { kind: this.#options.kind, id: job.id, mailId: job.mailId };
     let tries = 0;
     let alone = 0;
@@ -94,6 +103,7 @@ export class OutcomeRecorder {
           about,
           'could not write the outcome of a delivery attempt: retry in some seconds',
         );
+        if (isAway(error)) unwritten.add(job.id);
         if (maySucceedLater(error)) {
           pause = OUTAGE_RETRY_MS;
           alone = outage.isOn ? 0 : alone + 1;

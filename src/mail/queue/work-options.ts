@@ -1,5 +1,11 @@
 /** The options of a worker, and what it reports; its clock and its schedule. */
-import { type Database, type Queries, refusalOfFailure } from '../../platform/database/database.ts';
+import {
+  type Database,
+  isLockedOut,
+  isOverdue,
+  type Queries,
+  refusalOfFailure,
+} from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SharedSlots } from '../../platform/net/net.ts';
 import { Outage } from '../../platform/time/time.ts';
@@ -144,6 +150,11 @@ export interface QueueOptions {
 export interface WorkerSurroundings extends Required<QueueOptions> {
   /** Of writes, for all kinds: the database does not answer, or has no room. */
   readonly outage: Outage;
+  /**
+   * Deliveries whose outcomes cannot be written since the database is away or full. While there are any, no attempt of this
+   * process begins: its outcome could not be written either, and a kill would repeat it.
+   */
+  readonly unwritten: Set<number>;
 }
 
 /** So long all writes fail before it is told: what fails is tried again, mostly within this time. */
@@ -166,6 +177,11 @@ export function writeOutage(log: QueueLog): Outage {
 export function maySucceedLater(error: unknown): boolean {
   if (error instanceof Refusal) return error.code === 'unavailable';
   return refusalOfFailure(error) !== undefined;
+}
+
+/** Whether the database is away or full for everybody: not where only this query waited for a lock, or took too long. */
+export function isAway(error: unknown): boolean {
+  return refusalOfFailure(error) !== undefined && !isLockedOut(error) && !isOverdue(error);
 }
 
 /** Tells a failed write: as part of an outage, or by itself. */

@@ -1,6 +1,6 @@
 /** A worker of one kind of delivery: leases due rows, runs the attempts, and records their outcomes. */
 
-import { refusalOfFailure } from '../../platform/database/database.ts';
+import { isOverdue, refusalOfFailure } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Repeat } from '../../platform/time/time.ts';
 import { type JobFacts, UnreadablePayload } from './delivery.ts';
@@ -171,7 +171,13 @@ export class Worker<Payload = unknown, Prepared = unknown> {
 
   #pump(): void {
     if (this.#stopped) return;
-    const now = this.#around.clock.now();
+    const { clock, unwritten } = this.#around;
+    if (unwritten.size > 0) {
+      this.#disarmPump();
+      this.#disarmPump = clock.after(DATABASE_RETRY_MS, () => this.#pumpSoon());
+      return;
+    }
+    const now = clock.now();
     const { payloadsMax = PAYLOADS_MAX } = this.#options;
     while (this.#leases < LEASES_MAX) {
       const batch = this.#lanes.next(now, this.#leasedSize >= payloadsMax);
@@ -186,7 +192,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const due = this.#lanes.nextDue;
     // The end of a lease brings us here again.
     if (due !== Number.POSITIVE_INFINITY && this.#leases < LEASES_MAX) {
-      this.#disarmPump = this.#around.clock.after(Math.max(due - now, 0), () => this.#pumpSoon());
+      this.#disarmPump = clock.after(Math.max(due - now, 0), () => this.#pumpSoon());
     }
     this.#poller.goOn();
   }
@@ -229,7 +235,8 @@ export class Worker<Payload = unknown, Prepared = unknown> {
         recipientsOf: this.#options.recipientsOf,
       };
       const { rows, nextDue } = await leaseRows(database, request);
-      outage.worked();
+      // Where nothing was due, it was only read.
+      if (rows.length > 0) outage.worked();
       // Our lease ended unnoticed and we leased the row again: the first attempt is still under way.
       const fresh = rows.filter(({ id }) => !this.#leased.has(id));
       const due = rows.length === limit ? now : nextDue;
@@ -327,8 +334,9 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       if (error instanceof UnreadablePayload) {
         return { outcome: { result: 'held', error: { text: error.message } } };
       }
-      // It says nothing about the receiver, and would cost an attempt, and after the second one five minutes.
-      if (refusalOfFailure(error)) {
+      // It says nothing about the receiver, and would cost an attempt, and after the second one five minutes. A query that
+      // takes too long is no outage: it would be asked again every few seconds, by each that asks it.
+      if (refusalOfFailure(error) && !isOverdue(error)) {
         outage.failed(error);
         return { outcome: PUT_BACK };
       }

@@ -27,7 +27,14 @@ export {
   settingStore,
   tellAfterCommit,
 } from './engine.ts';
-export { isReferenceGone, isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
+export {
+  isLockedOut,
+  isOverdue,
+  isReferenceGone,
+  isStorageFull,
+  isUnavailable,
+  refusalOfFailure,
+} from './failures.ts';
 export {
   newestSchema,
   readFilling,

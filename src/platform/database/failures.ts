@@ -88,6 +88,11 @@ export function isRolledBack(error: unknown): boolean {
   );
 }
 
+/** Whether the server answers, and cancelled this statement at its deadline. */
+export function isOverdue(error: unknown): boolean {
+  return codeOf(error) === '57014';
+}
+
 /** Whether a lock was not granted in time, or the wait was a deadlock. */
 export function isLockedOut(error: unknown): boolean {
   return ['55P03', '40P01'].includes(codeOf(error));
