@@ -336,6 +336,7 @@ export class Connection {
     const envelope = this.#envelope(transaction);
     try {
       const outcomes = await this.#receiver.receive(envelope, content);
+      this.#settings.outage.worked();
       for (const outcome of outcomes) {
         if (outcome.result === 'delivered') continue;
         this.#refuse(outcome.refusal, { ...transaction, to: [outcome.recipient] });

@@ -4,6 +4,7 @@ import type { Trace } from '../../mail/trace/trace.ts';
 import { refusalOfFailure } from '../../platform/database/database.ts';
 import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 import { clientKey } from '../../platform/net/net.ts';
+import { Outage } from '../../platform/time/time.ts';
 import type { Reply } from '../../protocols/smtp-client/smtp-client.ts';
 import { LOCAL_ERROR, refusalReply } from './commands.ts';
 
@@ -21,6 +22,21 @@ export interface RefusalsOptions {
   readonly onRefused?: ((code: ErrorCode) => void) | undefined;
   /** Where operators find what was refused or deferred. */
   readonly trace?: Pick<Trace, 'refused'> | undefined;
+  /** Of the database, as far as mail was deferred for it. */
+  readonly outage: Outage<FailedMail>;
+}
+
+interface FailedMail {
+  readonly code: ErrorCode;
+  readonly err: unknown;
+}
+
+/** Mail that comes while the database is away is told once, and not once for each message. */
+export function deferringOutage(logger: Logger): Outage<FailedMail> {
+  return new Outage(
+    (failed) => logger.warn(failed, 'mail is deferred: clients get 451 and will try again'),
+    (seconds, failures) => logger.warn({ seconds, failures }, 'mail is accepted again'),
+  );
 }
 
 const NOT_ACCEPTED = 'a message could not be accepted: the client got 451 and will try again';
@@ -29,7 +45,7 @@ const NOT_ACCEPTED = 'a message could not be accepted: the client got 451 and wi
 export function answerRefused(
   error: unknown,
   refused: Refused,
-  { onRefused, trace }: RefusalsOptions,
+  { onRefused, trace, outage }: RefusalsOptions,
   logger: Logger,
 ): Reply {
   const { mailId, from, to = [] } = refused;
@@ -45,12 +61,9 @@ export function answerRefused(
   const said = refusalReply(refusal);
   const detail = refusal.message;
   note(trace, said, refused, `${code}: ${detail}`);
-  if (refusal === error || code === 'storage_full') {
-    // A full disk has lines of its own in the log, at its begin and its end.
-    logger.info({ ...fields, code, detail, ...causeOf(refusal) }, 'refused');
-  } else {
-    logger.warn({ ...fields, code, err: error }, NOT_ACCEPTED);
-  }
+  // A full disk has lines of its own in the log, at its begin and its end.
+  if (refusal !== error && code !== 'storage_full') outage.failed({ code, err: error });
+  logger.info({ ...fields, code, detail, ...causeOf(refusal) }, 'refused');
   return said;
 }
 

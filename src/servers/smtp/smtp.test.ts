@@ -163,6 +163,24 @@ test('a database that is away is a reason of its own, in the reply, the counts, 
   client.destroy();
 });
 
+test('mail that is deferred since the database is away is told once, and once when mail is accepted again', async (context) => {
+  const target = await startListener(context);
+  const client = await greet(target);
+  for (const recipient of ['cut', 'cut', 'cut', 'alice'].map((local) => `${local}@acme.test`)) {
+    await startData(client, recipient);
+    await client.ask('hello\r\n.');
+  }
+  const told = target.log.filter(({ level }) => Number(level) >= 40);
+  assert.deepEqual(
+    told.map(({ msg, failures }) => [msg, failures]),
+    [
+      ['mail is deferred: clients get 451 and will try again', undefined],
+      ['mail is accepted again', 3],
+    ],
+  );
+  client.destroy();
+});
+
 test('a real client sends a real message over TLS', async (context) => {
   const target = await startListener(context);
   const transport = createTransport({

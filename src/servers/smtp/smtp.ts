@@ -25,6 +25,7 @@ import { AccountShares } from '../../tenants/accounts/accounts.ts';
 import { type Client, type ConnectionSettings, submitterSlots } from './clients.ts';
 import { refusalReply } from './commands.ts';
 import { Connection } from './connection.ts';
+import { deferringOutage } from './refusals.ts';
 
 export type { Submission, Submitter } from './clients.ts';
 
@@ -150,6 +151,7 @@ export class SmtpListener extends Listener<Connection> {
       ...options,
       onCommand: options.traffic?.command,
       onRefused: options.traffic?.refused,
+      outage: deferringOutage(logger),
       secureContext: () => this.secureContext,
     };
     this.#shares = new StrangerShares(maxConnections);
