@@ -19,6 +19,8 @@ const someone = { address: 'bob@far.test' };
 
 onEachEngine('sending mail', (engine) => {
   let service: TestService;
+  /** The first account: its domain is above our own name. */
+  let operator: TestAccount;
   let far: FarEnd;
   /** Recipients that the far end refused. */
   let refused = 0;
@@ -34,7 +36,12 @@ onEachEngine('sending mail', (engine) => {
         return callback(refusal(550, '5.1.1 no such user'));
       },
     });
-    service = await startTestService(engine, { SMTP_RELAY_URL: `smtp://127.0.0.1:${far.port}` });
+    service = await startTestService(engine, {
+      SMTP_RELAY_URL: `smtp://127.0.0.1:${far.port}`,
+      MAIL_HOSTNAME: 'mail.d1.test',
+    });
+    operator = await service.makeAccount('operator');
+    assert.equal(operator.domain, 'd1.test');
   });
 
   const send = (account: TestAccount, body: object, headers: Record<string, string> = {}) =>
@@ -156,7 +163,7 @@ onEachEngine('sending mail', (engine) => {
     assert.equal(bob.from, ada.address);
     const text = bob.source.toString('latin1');
     assert.doesNotMatch(text, /hidden@far\.test|^bcc:/im);
-    assert.match(text, /^Received: by mail\.localhost with HTTP id /m);
+    assert.match(text, /^Received: by mail\.d1\.test with HTTP id /m);
     assert.match(text, /^List-Unsubscribe: <https:\/\/acme\.test\/u\/1>/m);
     assert.deepEqual(await verify(bob.source, await publishedKey(ada)), [`pass ${ada.domain}`]);
 
@@ -454,7 +461,7 @@ onEachEngine('sending mail', (engine) => {
     const source = await service.mail(ben.token, 'GET', `/mail/message?uid=${bens.uid}`);
     assert.match(source.body.rfc822, new RegExp(`^Return-Path: <${ada.address}>\r\n`));
     assert.match(source.body.rfc822, /\r\nDKIM-Signature: /);
-    assert.match(source.body.rfc822, /\r\nReceived: by mail\.localhost with HTTP id /);
+    assert.match(source.body.rfc822, /\r\nReceived: by mail\.d1\.test with HTTP id /);
   });
 
   test('mail for one domain here is delivered by the answer, and cannot be cancelled', async () => {
@@ -466,6 +473,19 @@ onEachEngine('sending mail', (engine) => {
     const cancel = await service.mail(ada.token, 'POST', '/mail/sends/cancel', { id: body.id });
     assert.equal(cancel.body.code, 'already_sent');
     assert.equal((await filled(ben, 1)).length, 1);
+  });
+
+  test('mail to postmaster at our own name reaches the operator, as mail from outside does', async () => {
+    const ada = await service.makeAccount('ada');
+    const postmaster = 'Postmaster@mail.d1.test';
+    const { body } = await send(ada, { to: [{ address: postmaster }], text: 'Help.' });
+    assert.equal((await settled(ada, body.id)).status, 'delivered');
+    assert.equal((await filled(operator, 1)).length, 1);
+    assert.deepEqual(arrived(postmaster), []);
+    // What else is at that name is not ours.
+    const others = { to: [{ address: 'staff@mail.d1.test' }], text: 'Hello.' };
+    await settled(ada, (await send(ada, others)).body.id);
+    assert.equal(arrived('staff@mail.d1.test').length, 1);
   });
 
   test('about another account a sender learns what strangers learn by SMTP', async () => {

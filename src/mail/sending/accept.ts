@@ -129,13 +129,12 @@ async function deliverAtOnce(
   groups: RecipientGroups,
   id: string,
 ): Promise<AtOnce | undefined> {
-  const [[destination, recipients] = ['', []]] = groups;
+  const [recipients = []] = groups.values();
   if (sendAt !== undefined || groups.size !== 1 || account.status !== 'active') return undefined;
   const { domain, domainId } = account;
   const sent = { id, acceptedAt: options.now(), domain, domainId, from, via };
-  const { body } = staged;
   // The queue meets the error again, logs it, and goes on.
-  return prepareAtOnce(options, sent, recipients, [destination, body]).catch(() => undefined);
+  return prepareAtOnce(options, sent, recipients, staged.body).catch(() => undefined);
 }
 
 /** Accepts it in one statement; undefined where it takes a transaction: then nothing was written. */

@@ -22,7 +22,6 @@ import {
   buildDsn,
   type MessageSender,
   mailDelays,
-  mailDestination,
   type PreparedLocal,
   type PreparedMessage,
   type SendError,
@@ -39,7 +38,13 @@ import {
 import type { TraceEvent } from '../trace/trace.ts';
 import type { AcceptOptions } from './accept.ts';
 import type { AfterCommit } from './copies.ts';
-import { accountsOf, type DeliverHereOptions, deliveredHere, prepareSent } from './deliver-here.ts';
+import {
+  accountsOf,
+  areHere,
+  type DeliverHereOptions,
+  deliveredHere,
+  prepareSent,
+} from './deliver-here.ts';
 import {
   allOf,
   changedOf,
@@ -252,7 +257,7 @@ class SendAttempts {
     signal: AbortSignal,
     slot: Slot,
   ): Promise<Sent> {
-    const { database, bodies, domains } = this.#options;
+    const { database, bodies } = this.#options;
     const { account, domain } = job.payload;
     const found = await findSendingAccount(database.read, account.accountId);
     if (!found) return { results: allOf(recipients, 'permanent', GONE), isGone: true };
@@ -265,9 +270,8 @@ class SendAttempts {
     const body = await bodies.get(job.bodyId);
     const outgoing = { ...job.payload, domainId: job.domainId };
     const message = await prepareSent(this.#options, outgoing, body, this.#now());
-    const [first = ''] = recipients;
     // One delivery is for one domain. Whether it is hosted here may have changed since.
-    return (await domains.findActive(mailDestination(first)))
+    return (await areHere(this.#options, recipients))
       ? this.#deliverHere(job, recipients, message)
       : this.#sendOut(job, recipients, { ...message, slot }, signal);
   }

@@ -12,6 +12,7 @@ import type { Domains } from '../../tenants/domains/domains.ts';
 import {
   type LocalMail,
   type LocalMailDelivery,
+  mailDestination,
   type PreparedLocal,
   type PreparedMessage,
   prepareSubmission,
@@ -51,6 +52,23 @@ export async function prepareSent(
   });
 }
 
+/** Whether all of these, who are at one domain, are hosted here now. */
+export async function areHere(
+  { domains, hostname }: Pick<DeliverHereOptions, 'domains' | 'hostname'>,
+  recipients: readonly string[],
+): Promise<boolean> {
+  const domain = mailDestination(recipients[0] ?? '');
+  if (await domains.findActive(domain)) return true;
+  // Postmaster at our own name, as mail from outside reaches it (RFC 5321 section 4.5.1): at a domain above it.
+  const operator = `postmaster@${hostname}`;
+  if (recipients.some((one) => one.toLowerCase() !== operator)) return false;
+  for (let above = domain; above.includes('.'); ) {
+    above = above.slice(above.indexOf('.') + 1);
+    if (await domains.findActive(above)) return true;
+  }
+  return false;
+}
+
 /** Of a recipient hosted here who gets the message. */
 export function deliveredHere({ hostname }: Pick<DeliverHereOptions, 'hostname'>) {
   return { result: 'delivered', host: hostname, detail: 'delivered here' } satisfies SendOutcome;
@@ -78,10 +96,10 @@ export async function prepareAtOnce(
   options: DeliverHereOptions,
   sent: Sent,
   recipients: readonly string[],
-  [domain, body]: readonly [string, Parameters<Bodies['read']>[0]],
+  body: Parameters<Bodies['read']>[0],
 ): Promise<AtOnce | undefined> {
   const begun = performance.now();
-  if (!(await options.domains.findActive(domain))) return undefined;
+  if (!(await areHere(options, recipients))) return undefined;
   const { size, open } = await prepareSent(options, sent, body, sent.acceptedAt);
   const { id, from, acceptedAt } = sent;
   const mail: LocalMail = { id, from, recipients, acceptedAt, size, open };
