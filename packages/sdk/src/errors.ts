@@ -109,10 +109,8 @@ function readRetryAfter(headers: Headers): number | undefined {
 /** The problem of an answer; undefined where somebody else wrote it. */
 function readProblem(text: string): Problem | undefined {
   try {
-    const body: unknown = JSON.parse(text);
-    const isOurs =
-      typeof body === 'object' && body !== null && 'code' in body && typeof body.code === 'string';
-    return isOurs ? (body as Problem) : undefined;
+    const body = JSON.parse(text) as Problem | null;
+    return typeof body?.code === 'string' ? body : undefined;
   } catch {
     return undefined;
   }

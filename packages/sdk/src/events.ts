@@ -1,5 +1,5 @@
 /** What happens to a user, as it happens: one stream of events, which is read on where it broke off. */
-import type { EventData, Operations } from './api-types.ts';
+import type { EventData, MailboxTip, Operations } from './api-types.ts';
 import { ApiError, isPassing } from './errors.ts';
 import type { OperationClient } from './operations.ts';
 import { backoff, type CallOptions, pause } from './transport.ts';
@@ -39,13 +39,8 @@ export interface EventDataOf {
     'mail_id' | 'recipient' | 'detail'
   >;
   /** A hint: it has no cursor, and one that is missed is not repeated. */
-  'mailbox.changed': {
-    readonly account_id: number;
-    readonly address: string;
-    readonly mailbox: string;
-    readonly uidvalidity: string;
-    readonly token: string;
-  };
+  'mailbox.changed': Told<'account_id' | 'address' | 'mailbox'> &
+    Readonly<Pick<MailboxTip, 'uidvalidity' | 'token'>>;
 }
 
 /** What can happen. */

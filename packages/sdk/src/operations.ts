@@ -1,8 +1,13 @@
 /** Calls operations of the API by their ids, with the types of its description. */
 import { type OperationId, type Operations, ROUTES } from './api-types.ts';
-import { Call } from './call.ts';
 import { type Page, Pages } from './pages.ts';
-import { type ApiRequest, type CallOptions, type Transport, writeQuery } from './transport.ts';
+import {
+  type ApiAnswer,
+  type ApiRequest,
+  type CallOptions,
+  type Transport,
+  writeQuery,
+} from './transport.ts';
 
 type PartOf<Id extends OperationId, Part extends 'path' | 'query' | 'body'> =
   Record<never, never> extends Operations[Id][Part]
@@ -18,6 +23,11 @@ export type ParametersOf<Id extends OperationId> = PartOf<Id, 'path'> &
 
 /** What an operation answers. */
 export type AnswerOf<Id extends OperationId> = Operations[Id]['answer'];
+
+/** The answer of a call as a promise; `withResponse` has its status and headers, too. */
+export interface Call<T> extends Promise<T> {
+  withResponse(): Promise<ApiAnswer<T>>;
+}
 
 /** Operations that answer a page of a list. */
 export type ListId = {
@@ -68,7 +78,13 @@ export class OperationClient {
       ...this.#defaults,
       ...options,
     });
-    return new Call(sent);
+    const data = sent.then((answer) => answer.data);
+    const withResponse = () => {
+      // An error of it is told there alone.
+      data.catch(() => undefined);
+      return sent;
+    };
+    return Object.assign(data, { withResponse });
   }
 
   /**
@@ -82,7 +98,7 @@ export class OperationClient {
     parameters: ParametersOf<Id>,
     options: CallOptions = {},
   ): Promise<Response> {
-    const request: ApiRequest = { ...requestOf(id, parameters), readAs: 'response' };
+    const request = { ...requestOf(id, parameters), read: (response: Response) => response };
     const { data } = await this.#transport.send<Response>(request, { ...options, maxRetries: 0 });
     return data;
   }
@@ -100,13 +116,7 @@ export class OperationClient {
       // TypeScript does not see that a list's answer is a page of its items.
       return this.call(id, asked, options) as PromiseLike<unknown> as PromiseLike<ListPage>;
     };
-    return new Pages<ItemOf<Id>, ListPage>({
-      first: () => read({}),
-      after: (page) => {
-        const next = nextQuery(page);
-        return next && read(next);
-      },
-    });
+    return new Pages<ItemOf<Id>, ListPage>(read, nextQuery);
   }
 }
 

@@ -5,21 +5,18 @@ export interface Page<T> {
   readonly items: readonly T[];
 }
 
-export interface PageReader<P> {
-  first(): PromiseLike<P>;
-  /** Undefined after the last page. */
-  after(page: P): PromiseLike<P> | undefined;
-}
-
 /**
  * `for await (const item of list)` reads page after page, `await list` reads one. No item comes twice, also when others
  * are added or removed meanwhile.
  */
 export class Pages<T, P extends Page<T> = Page<T>> implements PromiseLike<P>, AsyncIterable<T> {
-  readonly #reader: PageReader<P>;
+  readonly #read: (query: object) => PromiseLike<P>;
+  readonly #next: (page: P) => object | undefined;
 
-  constructor(reader: PageReader<P>) {
-    this.#reader = reader;
+  /** @param next what asks for the page after one; undefined after the last */
+  constructor(read: (query: object) => PromiseLike<P>, next: (page: P) => object | undefined) {
+    this.#read = read;
+    this.#next = next;
   }
 
   // biome-ignore lint/suspicious/noThenProperty: awaiting a list reads a page
@@ -27,14 +24,14 @@ export class Pages<T, P extends Page<T> = Page<T>> implements PromiseLike<P>, As
     done?: ((page: P) => A | PromiseLike<A>) | null,
     failed?: ((error: unknown) => B | PromiseLike<B>) | null,
   ): Promise<A | B> {
-    return Promise.resolve(this.#reader.first()).then(done, failed);
+    return Promise.resolve(this.#read({})).then(done, failed);
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
-    let page: P | undefined = await this.#reader.first();
-    while (page) {
+    for (let query: object | undefined = {}; query; ) {
+      const page: P = await this.#read(query);
       yield* page.items;
-      page = await this.#reader.after(page);
+      query = this.#next(page);
     }
   }
 

@@ -25,8 +25,8 @@ export interface ApiRequest {
   readonly path: string;
   /** Sent as JSON; a Blob is sent as it is, with its type. */
   readonly body?: unknown;
-  /** How the answer's body is read; JSON when left out. A response is read as it comes, by whoever asked. */
-  readonly readAs?: 'json' | 'blob' | 'response';
+  /** Reads an answer that is no JSON. */
+  readonly read?: (response: Response) => unknown;
   /** The server remembers the key of this request, so that it is carried out once. */
   readonly takesKey: boolean;
   /** To carry it out twice does the same as once. */
@@ -115,11 +115,11 @@ export function prepare(
   // A redirect would carry the API key to another address.
   const redirect = 'manual';
   const headers = { ...to.headers, ...more };
-  // `fetch` says itself of which type a Blob is.
-  if (body instanceof Blob) return { method, redirect, body, headers };
   if (body === undefined) return { method, redirect, headers };
+  // `fetch` says itself of which type a Blob is.
+  if (body instanceof Blob) return { method, redirect, headers, body };
   const typed = { 'content-type': 'application/json', ...headers };
-  return { method, redirect, body: JSON.stringify(body), headers: typed };
+  return { method, redirect, headers: typed, body: JSON.stringify(body) };
 }
 
 /**
@@ -129,7 +129,7 @@ export function prepare(
  */
 export async function sendOnce<T>(
   { fetch: send = fetch, baseUrl }: TransportOptions,
-  { path, method, readAs }: Pick<ApiRequest, 'path' | 'method' | 'readAs'>,
+  { path, method, read }: Pick<ApiRequest, 'path' | 'method' | 'read'>,
   init: RequestInit,
   { signal, timeoutMs }: CallOptions,
   attempt = 1,
@@ -148,11 +148,10 @@ export async function sendOnce<T>(
     within(timeoutMs ?? TIMEOUT_MS + octetsOf(init.body) / SLOWEST);
     const either = signal ? AbortSignal.any([signal, ending.signal]) : ending.signal;
     response = await send(`${baseUrl}${path}`, { ...init, signal: either });
-    if (response.ok && readAs === 'response') return { data: response as T, response };
-    const read = timeoutMs === undefined ? watch(response, () => within(TIMEOUT_MS)) : response;
-    // Whoever asks for a blob names it as the type of the answer.
-    if (response.ok && readAs === 'blob') return { data: (await read.blob()) as T, response };
-    text = await read.text();
+    const watched = timeoutMs === undefined ? watch(response, () => within(TIMEOUT_MS)) : response;
+    // Whoever reads it says what it is.
+    if (response.ok && read) return { data: (await read(watched)) as T, response };
+    text = await watched.text();
   } catch (error) {
     signal?.throwIfAborted();
     const mayHaveHappened = method !== 'GET' && !NEVER_SENT.has(codeOf(error));
@@ -224,6 +223,6 @@ export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
 }
 
 function codeOf(error: unknown): string {
-  const cause = error instanceof Error ? error.cause : undefined;
-  return typeof cause === 'object' && cause !== null && 'code' in cause ? String(cause.code) : '';
+  const { cause } = error as { readonly cause?: { readonly code?: unknown } | null };
+  return String(cause?.code);
 }

@@ -1,9 +1,8 @@
 /** What belongs to one user of a product: domains, accounts, deliveries, suppressions. */
 import type { DomainDetails, OperationId, Operations } from './api-types.ts';
-import type { Call } from './call.ts';
 import { isPassing } from './errors.ts';
 import { type EventOptions, type EventType, followEvents, type UserEvent } from './events.ts';
-import type { AnswerOf, ItemOf, ListId, OperationClient } from './operations.ts';
+import type { AnswerOf, Call, ItemOf, ListId, OperationClient } from './operations.ts';
 import type { Page, Pages } from './pages.ts';
 import { type CallOptions, pause } from './transport.ts';
 

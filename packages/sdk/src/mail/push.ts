@@ -1,5 +1,10 @@
 /** A batch of changes as a request, and what its answer says of them. Pure but for the files of mail. */
-import type { CancelSendAnswer, RelocatedMessage, Sync } from '../api-types.ts';
+import type {
+  CancelSendAnswer,
+  CopyMessagesAnswer,
+  MoveMessagesAnswer,
+  SendMessageAnswer,
+} from '../api-types.ts';
 import { FIELDS } from './apply-page.ts';
 import { writeDraft, writeSend } from './compose.ts';
 import type { Copy } from './copy.ts';
@@ -17,15 +22,9 @@ export interface StoredRequest {
 }
 
 /** An answer, whichever route gave it. */
-export interface PushAnswer extends Partial<CancelSendAnswer> {
-  readonly sync?: Sync;
-  readonly moved?: readonly RelocatedMessage[];
-  readonly copied?: readonly RelocatedMessage[];
-  readonly uid?: number;
-  /** Of the mailbox that got messages; of the one that was changed, where none did. */
-  readonly uidvalidity?: string;
-  readonly id?: string;
-}
+export type PushAnswer = Partial<
+  MoveMessagesAnswer & CopyMessagesAnswer & SendMessageAnswer & CancelSendAnswer
+>;
 
 /**
  * @param since the state of the copy, where the answer may bring it up to date
@@ -105,6 +104,7 @@ export function readAnswer(
   copy: Copy,
 ): Partial<OperationRow> {
   const { kind, ids } = operation;
+  // Of the mailbox that got messages.
   const placedIn = answer.uidvalidity;
   if (kind === 'append') return { placed: [answer.uid ?? 0], placedIn };
   if (kind === 'send' && operation.inverseOf !== undefined)

@@ -159,13 +159,14 @@ export class MailServer {
   async #send<T>(route: string, call: MailCall, token: string | undefined): Promise<T> {
     const [method = '', path = ''] = route.split(' ');
     const { query = {}, body, key, signal } = call;
-    const isBlob = path === '/mail/attachment' || path === '/mail/message';
+    const isSource = path === '/mail/message';
+    const isBlob = isSource || path === '/mail/attachment';
     const request = {
       ...{ method, path: path + writeQuery(query), body },
-      readAs: isBlob ? 'blob' : 'json',
-    } as const;
+      ...(isBlob && { read: (response: Response) => response.blob() }),
+    };
     const init = prepare(this.#to, request, {
-      accept: isBlob ? 'message/rfc822, */*;q=0.1' : 'application/json',
+      ...(isSource && { accept: 'message/rfc822' }),
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
       ...(key !== undefined && { 'idempotency-key': key }),
     });

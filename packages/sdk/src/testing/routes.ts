@@ -1,5 +1,7 @@
 /** What each request does with an account, and how it is answered. */
 import type {
+  ChangeFlagsBody,
+  MoveMessagesBody,
   PartialContent,
   ReadSendsBody,
   SearchMatch,
@@ -27,16 +29,7 @@ export interface FakeRequest {
 export type FakeAnswer = { readonly status: number; readonly json: unknown } | Uint8Array;
 
 /** Members of bodies that name messages. */
-interface SetBody {
-  readonly mailbox: string;
-  readonly uids: readonly number[];
-  readonly uidvalidity?: string;
-  readonly since?: { readonly uidvalidity?: string; readonly token?: string };
-  readonly fields?: NonNullable<SyncMailboxBody['fields']>;
-  readonly add?: readonly string[];
-  readonly remove?: readonly string[];
-  readonly to?: string;
-}
+type SetBody = ChangeFlagsBody & Partial<MoveMessagesBody>;
 
 const answer = (json: unknown, status = 200): FakeAnswer => ({ status, json });
 /** Only what these routes rely on is checked again: the client is the SDK. */
