@@ -39,24 +39,16 @@ export async function readUndelivered(
   request: UndeliveredRequest,
 ): Promise<Undelivered[]> {
   const { since, until, hasErrors } = request;
-  let query = inOrder(queries, request, 'desc').select([
-    'id',
-    'mail_id',
-    'created_at',
-    'attempts',
-    'next_attempt_at',
-    'last_error',
-  ]);
+  let query = inOrder(queries, request, 'desc')
+    .select(['id', 'mail_id as mailId', 'created_at as createdAt', 'attempts'])
+    .select(['next_attempt_at as dueAt', 'last_error']);
   if (since !== undefined) query = query.where('created_at', '>=', since);
   if (until !== undefined) query = query.where('created_at', '<', until);
   const rows = await query.execute();
-  return rows.map((row) => ({
-    id: row.id,
-    mailId: row.mail_id ?? undefined,
-    createdAt: row.created_at,
-    attempts: row.attempts,
-    dueAt: row.next_attempt_at,
-    ...(hasErrors && row.last_error !== null && { lastError: errorFromJson(row.last_error) }),
+  return rows.map(({ last_error: error, ...row }) => ({
+    ...row,
+    mailId: row.mailId ?? undefined,
+    ...(hasErrors && error !== null && { lastError: errorFromJson(error) }),
   }));
 }
 

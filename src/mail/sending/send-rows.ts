@@ -361,27 +361,19 @@ export const DROPPED = 'dropped by the operator of the service';
  *
  * @returns these, with their accounts and the ids of their messages
  */
-export async function dropRecipients(tx: Queries, deliveryIds: readonly number[]) {
-  const dropped = await tx
+export function dropRecipients(tx: Queries, deliveryIds: readonly number[]) {
+  return tx
     .updateTable('send_recipients')
     .set({ status: 'bounced', detail: DROPPED })
     .where('delivery_id', 'in', deliveryIds)
     .where('status', 'in', ['queued', 'deferred'])
-    .returning(['address', 'delivery_id'])
+    .returning(['address', 'delivery_id as deliveryId'])
     .returning((eb) => {
       const send = eb.selectFrom('sends').whereRef('sends.id', '=', 'send_recipients.send_id');
       return [
-        send.select('public_id').as('mail_id'),
-        send.select('sends.account_id').as('account_id'),
+        send.select('public_id').as('mailId'),
+        send.select('sends.account_id').as('accountId'),
       ];
     })
     .execute();
-  return dropped.map(
-    ({ address, delivery_id: deliveryId, mail_id: mailId, account_id: accountId }) => ({
-      address,
-      accountId,
-      deliveryId,
-      mailId,
-    }),
-  );
 }

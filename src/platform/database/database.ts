@@ -55,6 +55,7 @@ export {
   type NewestPage,
   newestFirst,
   pageById,
+  withoutNulls,
 } from './query-parts.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { UNFINISHED_RESTORE_TABLE } from './schema-check.ts';

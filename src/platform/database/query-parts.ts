@@ -52,6 +52,17 @@ export async function countUpTo<Tables, Table extends keyof Tables, Selected>(
   return Number(first?.count);
 }
 
+/** A row of which what is null is absent. */
+type Present<Row> = {
+  [Name in keyof Row as null extends Row[Name] ? never : Name]: Row[Name];
+} & { [Name in keyof Row as null extends Row[Name] ? Name : never]?: NonNullable<Row[Name]> };
+
+/** A row without what is null in it. */
+export function withoutNulls<Row extends object>(row: Row): Present<Row> {
+  const present = Object.entries(row).filter(([, value]) => value !== null);
+  return Object.fromEntries(present) as Present<Row>;
+}
+
 /** A list in pieces, each for one statement: both engines limit the number of parameters. */
 export function* chunks<T>(items: readonly T[], most = 500): Generator<T[]> {
   for (let at = 0; at < items.length; at += most) yield items.slice(at, at + most);

@@ -30,12 +30,22 @@ export interface Account {
   readonly quotaBytes: number | null;
 }
 
+/** The address of an account, of its columns. */
+export const address = sql<string>`local_part || '@' || domain_name`.as('address');
+
 /** Existing accounts, each with the id of its user's oldest. */
 export function selectAccounts(queries: Queries) {
   return queries
     .selectFrom('accounts')
-    .select(['id', 'user_id', 'domain_name', 'local_part', 'display_name', 'status', 'created_at'])
-    .select('quota_bytes')
+    .select([
+      'id',
+      'user_id as userId',
+      'domain_name as domain',
+      'local_part as localPart',
+      address,
+    ])
+    .select(['display_name as displayName', 'status', 'created_at as createdAt'])
+    .select('quota_bytes as quotaBytes')
     .where(domainIsThere('accounts'))
     .select(({ selectFrom }) =>
       selectFrom('accounts as own')
@@ -44,7 +54,7 @@ export function selectAccounts(queries: Queries) {
         .where(domainIsThere('own'))
         .orderBy('own.id')
         .limit(1)
-        .as('default_id'),
+        .as('defaultId'),
     );
 }
 
@@ -58,19 +68,8 @@ export type AccountRow = Awaited<
   ReturnType<ReturnType<typeof selectAccounts>['executeTakeFirstOrThrow']>
 >;
 
-export function toAccount(row: AccountRow): Account {
-  return {
-    id: row.id,
-    userId: row.user_id,
-    domain: row.domain_name,
-    localPart: row.local_part,
-    address: `${row.local_part}@${row.domain_name}`,
-    displayName: row.display_name,
-    status: row.status,
-    isDefault: row.id === row.default_id,
-    createdAt: row.created_at,
-    quotaBytes: row.quota_bytes,
-  };
+export function toAccount<Row extends AccountRow>({ defaultId, ...row }: Row) {
+  return { ...row, isDefault: row.id === defaultId };
 }
 
 /** The status for logins: an account of a suspended domain is suspended. */
@@ -210,10 +209,10 @@ export async function setQuota(
     .set({ quota_bytes: quotaBytes })
     .where('id', '=', id)
     .where(domainIsThere('accounts'))
-    .returning(['local_part', 'domain_name']);
+    .returning(address);
   const row = Number.isSafeInteger(id) ? await one.executeTakeFirst() : undefined;
   if (!row) throw new Refusal('account_not_found', `there is no account ${id}`);
-  return `${row.local_part}@${row.domain_name}`;
+  return row.address;
 }
 
 export interface SendingAccount
@@ -223,7 +222,8 @@ export interface SendingAccount
 function querySender(queries: Queries, id: number) {
   return queries
     .selectFrom('accounts')
-    .select(['user_id', 'domain_id', 'domain_name', 'local_part', 'display_name', accessStatus])
+    .select(['user_id as userId', 'domain_id as domainId', 'domain_name as domain', address])
+    .select(['display_name as displayName', accessStatus])
     .where('id', '=', id)
     .where(domainIsThere('accounts'));
 }
@@ -244,43 +244,29 @@ export function lockUnlimitedSender(id: unknown, more: RawBuilder<unknown>): Raw
  *
  * @param locks until the transaction ends: then its mail is counted and stored one message after the other
  */
-export async function findSendingAccount(
+export function findSendingAccount(
   queries: Queries,
   id: number,
   locks = false,
 ): Promise<SendingAccount | undefined> {
-  const row = await (locks ? lockSender : findSender).first(queries, { id });
-  return (
-    row && {
-      userId: row.user_id,
-      domainId: row.domain_id,
-      domain: row.domain_name,
-      address: `${row.local_part}@${row.domain_name}`,
-      displayName: row.display_name,
-      status: row.status,
-    }
-  );
+  return (locks ? lockSender : findSender).first(queries, { id });
 }
 
 /** Some accounts that may log in, the newest first: to test logins to a mail server. */
-export async function findSomeActive(
+export function findSomeActive(
   queries: Queries,
   limit: number,
 ): Promise<{ readonly accountId: number; readonly address: string }[]> {
-  const rows = await queries
+  return queries
     .selectFrom('accounts')
     .innerJoin('domains', 'domains.id', 'accounts.domain_id')
-    .select(['accounts.id as accountId', 'accounts.local_part', 'accounts.domain_name'])
+    .select(['accounts.id as accountId', address])
     .where('accounts.status', '=', 'active')
     .where('domains.status', '=', 'active')
     .where(domainIsThere('accounts'))
     .orderBy('accounts.id', 'desc')
     .limit(limit)
     .execute();
-  return rows.map(({ accountId, local_part, domain_name }) => ({
-    accountId,
-    address: `${local_part}@${domain_name}`,
-  }));
 }
 
 /** Whose an account is; undefined where it does not exist. */
@@ -291,15 +277,10 @@ export async function findOwner(
   const row = await queries
     .selectFrom('accounts')
     .innerJoin('domains', 'domains.id', 'accounts.domain_id')
-    .select(['accounts.user_id', 'organization_id', 'local_part', 'domain_name'])
+    .select(['accounts.user_id as userId', 'organization_id as organizationId', address])
     .where('accounts.id', '=', accountId)
     .executeTakeFirst();
-  if (!row) return undefined;
-  return {
-    userId: row.user_id,
-    organizationId: row.organization_id ?? undefined,
-    address: `${row.local_part}@${row.domain_name}`,
-  };
+  return row && { ...row, organizationId: row.organizationId ?? undefined };
 }
 
 /** An event of an account. */

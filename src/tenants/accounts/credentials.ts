@@ -7,7 +7,7 @@ import {
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import type { MailAddress } from './account-addresses.ts';
-import type { AccountStatus } from './account-rows.ts';
+import { type AccountStatus, address } from './account-rows.ts';
 
 /** The data that decides whether a login or token is accepted. */
 export interface Credentials {
@@ -33,8 +33,7 @@ function selectCredentials(queries: Queries) {
     .select([
       'accounts.id as accountId',
       'accounts.user_id as userId',
-      'domain_name',
-      'local_part',
+      address,
       sql<AccountStatus>`case when domains.suspended_at is null then accounts.status else 'suspended' end`.as(
         'status',
       ),
@@ -64,10 +63,9 @@ function withMailbox(credentials: ReturnType<typeof selectCredentials>, name: st
 
 function toCredentials(row: CredentialsRow | JoinedRow | undefined): Credentials | undefined {
   if (!row) return undefined;
-  const { local_part, domain_name, verifiedAt, ...rest } = row;
+  const { verifiedAt, ...rest } = row;
   return {
     ...rest,
-    address: `${local_part}@${domain_name}`,
     activeSince: verifiedAt ?? 0,
     ...('id' in row && row.id !== null && { mailbox: row }),
   };

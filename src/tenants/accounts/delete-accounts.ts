@@ -45,20 +45,16 @@ export function deleteSomeOfDomain(
   now: number,
 ): Promise<number[]> {
   return database.write(async (tx) => {
-    const rows = await tx
+    const accounts = await tx
       .selectFrom('accounts')
-      .select(['id', 'local_part', 'domain_name'])
+      .select(['id', sql<string>`local_part || '@' || domain_name`.as('address')])
       .where('domain_id', '=', domainId)
       .orderBy('id')
       .limit(ACCOUNTS_AT_A_TIME)
       .forUpdate()
       .execute();
-    const accounts = rows.map(({ id, local_part, domain_name }) => ({
-      id,
-      address: `${local_part}@${domain_name}`,
-    }));
     await deleteAccounts(tx, accounts, now);
-    return rows.map(({ id }) => id);
+    return accounts.map(({ id }) => id);
   });
 }
 

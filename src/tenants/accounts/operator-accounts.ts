@@ -39,7 +39,7 @@ function selectOperated(
   { domainId, userId, addressPrefix }: AccountFilter,
 ) {
   const address = addressOf(engine);
-  let query = selectAccounts(read).select('domain_id');
+  let query = selectAccounts(read).select('domain_id as domainId');
   if (domainId !== undefined) query = query.where('domain_id', '=', domainId);
   if (userId !== undefined) query = query.where('user_id', '=', userId);
   if (addressPrefix !== undefined) {
@@ -169,7 +169,7 @@ export async function countAccounts(
 
 async function withLogins(
   queries: Queries,
-  rows: readonly (AccountRow & { readonly domain_id: number })[],
+  rows: readonly (AccountRow & { readonly domainId: number })[],
 ): Promise<OperatedAccount[]> {
   if (rows.length === 0) return [];
   const logins = await readLogins(
@@ -177,9 +177,8 @@ async function withLogins(
     rows.map(({ id }) => id),
   );
   return rows.map((row) => {
-    const account = { ...toAccount(row), domainId: row.domain_id };
     const lastLoginAt = logins.get(row.id);
-    return lastLoginAt === undefined ? account : { ...account, lastLoginAt };
+    return { ...toAccount(row), ...(lastLoginAt !== undefined && { lastLoginAt }) };
   });
 }
 

@@ -1,8 +1,8 @@
 /** Writes the rows of claims: new ones, those that an operator suspends, and those that are deleted. */
-import type { Database, Queries } from '../../platform/database/database.ts';
+import { type Database, type Queries, withoutNulls } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { type Domain, toDomain } from './claims.ts';
+import { claimColumns, type Domain } from './claims.ts';
 import type { NewDkimKey } from './dns-records.ts';
 import { checkText } from './domain-names.ts';
 
@@ -34,10 +34,10 @@ export async function insertClaim(
       could_send_since: now,
     })
     .onConflict((conflict) => conflict.columns(['user_id', 'name']).doNothing())
-    .returningAll()
+    .returning(claimColumns)
     .executeTakeFirst();
   if (!row) throw domainExists(input.domain);
-  return toDomain(row);
+  return withoutNulls(row);
 }
 
 export function domainExists(name: string): Refusal {

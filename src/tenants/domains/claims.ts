@@ -6,6 +6,7 @@ import {
   pageById,
   type Queries,
   type Row,
+  withoutNulls,
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { DAY_MS, type EpochMs, HOUR_MS } from '../../platform/time/time.ts';
@@ -33,29 +34,17 @@ export interface Domain {
   readonly lapsedAt?: number;
 }
 
-const columns = [
-  'id',
-  'user_id',
-  'organization_id',
+/** Of a claim: {@link withoutNulls} makes a {@link Domain} of them. */
+export const claimColumns = [
+  'domains.id',
+  'domains.user_id as userId',
+  'organization_id as organizationId',
   'name',
-  'status',
-  'created_at',
-  'verified_at',
-  'lapsed_at',
+  'domains.status',
+  'domains.created_at as createdAt',
+  'verified_at as verifiedAt',
+  'lapsed_at as lapsedAt',
 ] as const;
-
-export function toDomain(row: Pick<Row<'domains'>, (typeof columns)[number]>): Domain {
-  return {
-    id: row.id,
-    userId: row.user_id,
-    ...(row.organization_id === null ? {} : { organizationId: row.organization_id }),
-    name: row.name,
-    status: row.status,
-    createdAt: row.created_at,
-    ...(row.verified_at === null ? {} : { verifiedAt: row.verified_at }),
-    ...(row.lapsed_at === null ? {} : { lapsedAt: row.lapsed_at }),
-  };
-}
 
 /** The refusal of a name that the user has no claim on, whatever others have. */
 function domainNotFound(): Refusal {
@@ -77,11 +66,11 @@ export async function findClaim(
 ): Promise<Domain | undefined> {
   const row = await queries
     .selectFrom('domains')
-    .select(columns)
+    .select(claimColumns)
     .where('user_id', '=', userId)
     .where('name', '=', name)
     .executeTakeFirst();
-  return row && toDomain(row);
+  return row && withoutNulls(row);
 }
 
 /**
@@ -114,12 +103,12 @@ export async function listClaims(
 ): Promise<Domain[]> {
   const claims = queries
     .selectFrom('domains')
-    .select(columns)
+    .select(claimColumns)
     .where('user_id', '=', checkUserId(userId))
     .$if(organizationId !== undefined, (query) =>
       query.where('organization_id', '=', organizationId ?? ''),
     );
-  return (await pageById(claims, page).execute()).map(toDomain);
+  return (await pageById(claims, page).execute()).map(withoutNulls);
 }
 
 /** How many claims a user has; `most` stands for as many or more. */
@@ -143,10 +132,13 @@ export async function lockName(
   name: string,
   keepsOff: LockMode = 'everybody',
 ): Promise<Domain[]> {
-  const query = tx.selectFrom('domains').select(columns).where('name', '=', name).orderBy('id');
+  const query = tx
+    .selectFrom('domains')
+    .select(claimColumns)
+    .where('name', '=', name)
+    .orderBy('id');
   const locking = keepsOff === 'everybody' ? query.forUpdate() : query.forShare();
-  const rows = await locking.execute();
-  return rows.map(toDomain);
+  return (await locking.execute()).map(withoutNulls);
 }
 
 /**

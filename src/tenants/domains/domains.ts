@@ -131,7 +131,7 @@ interface RemovedDomain extends Domain {
 const dkimKey = new PreparedQuery(({ domainId }: { domainId: number }, queries) =>
   queries
     .selectFrom('domains')
-    .select(['dkim_selector', 'dkim_private_key'])
+    .select(['dkim_selector as selector', 'dkim_private_key as privateKey'])
     .where('id', '=', domainId),
 );
 
@@ -331,9 +331,8 @@ export class Domains {
   }
 
   /** The key that signs a claim's mail, or undefined where the claim was deleted. */
-  async findDkimKey(domainId: number): Promise<DkimKey | undefined> {
-    const row = await dkimKey.first(this.#database.read, { domainId });
-    return row && { selector: row.dkim_selector, privateKey: row.dkim_private_key };
+  findDkimKey(domainId: number): Promise<DkimKey | undefined> {
+    return dkimKey.first(this.#database.read, { domainId });
   }
 
   /**

@@ -1,9 +1,14 @@
 /** Claims of all users, for operators. */
 import { type RawBuilder, sql } from 'kysely';
-import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import {
+  type Database,
+  type Queries,
+  type Row,
+  withoutNulls,
+} from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { type Domain, toDomain } from './claims.ts';
+import { claimColumns, type Domain } from './claims.ts';
 import { normalizeDomainName } from './domain-names.ts';
 import { canSend, selectUnsigned } from './sending.ts';
 
@@ -67,23 +72,6 @@ interface ClaimRequest extends ClaimFilter {
   /** Of the last claim of the page before. */
   readonly after?: ClaimPosition | undefined;
 }
-
-const columns = [
-  'domains.id',
-  'user_id',
-  'organization_id',
-  'name',
-  'domains.status',
-  'created_at',
-  'verified_at',
-  'lapsed_at',
-  'suspended_at',
-  'suspend_reason',
-  'next_check_at',
-  'could_send',
-  'could_send_since',
-  'forward_mode',
-] as const;
 
 /** Claims of all users. */
 export async function listAllClaims(
@@ -252,7 +240,10 @@ function selectOperated(queries: Queries) {
   return queries
     .selectFrom('domains')
     .innerJoin('routes', 'routes.domain_id', 'domains.id')
-    .select([...columns, receiving.as('can_receive'), troubled.as('is_troubled')]);
+    .select([...claimColumns, 'suspended_at as suspendedAt', 'suspend_reason as suspendReason'])
+    .select(['next_check_at as nextCheckAt', 'forward_mode as forwardMode'])
+    .select(['could_send', 'could_send_since'])
+    .select([receiving.as('can_receive'), troubled.as('is_troubled')]);
 }
 
 type OperatedRow = Awaited<
@@ -281,16 +272,13 @@ async function withHealth(
 type RecordState = Pick<Row<'dns_records'>, 'purpose' | 'status' | 'misses' | 'failing_since'>;
 
 function toOperated(row: OperatedRow, records: readonly RecordState[]): OperatedDomain {
+  const { can_receive, is_troubled, could_send: _, could_send_since: __, ...claim } = row;
   return {
-    ...toDomain(row),
-    forwardMode: row.forward_mode,
-    ...(row.suspended_at !== null && { suspendedAt: row.suspended_at }),
-    ...(row.suspend_reason !== null && { suspendReason: row.suspend_reason }),
-    nextCheckAt: row.next_check_at,
+    ...withoutNulls(claim),
     health: healthOf(row, records),
     // SQLite has 0 and 1.
-    canReceive: Boolean(row.can_receive),
-    isTroubled: Boolean(row.is_troubled),
+    canReceive: Boolean(can_receive),
+    isTroubled: Boolean(is_troubled),
   };
 }
 

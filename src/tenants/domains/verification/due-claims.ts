@@ -66,19 +66,12 @@ export async function chooseDue(
 
 export async function readClaims(queries: Queries, ids: readonly number[]): Promise<ReadClaim[]> {
   if (ids.length === 0) return [];
-  const rows = await queries
+  return queries
     .selectFrom('domains')
-    .select(['id', 'user_id', 'name', 'status', 'created_at', 'lapsed_at', 'next_check_at'])
+    .select(['id', 'user_id as userId', 'name', 'status', 'next_check_at as nextCheckAt'])
+    .select(({ fn }) => fn.coalesce('lapsed_at', 'created_at').as('pendingSince'))
     .where('id', 'in', ids)
     .execute();
-  return rows.map((row) => ({
-    id: row.id,
-    userId: row.user_id,
-    name: row.name,
-    status: row.status,
-    pendingSince: row.lapsed_at ?? row.created_at,
-    nextCheckAt: row.next_check_at,
-  }));
 }
 
 /**
