@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 import { ImapFlow } from 'imapflow';
 import { createTransport } from 'nodemailer';
 import pino from 'pino';
-import { openRaw } from '../../src/mailboxes/mail-server/imap-client/raw-connection.ts';
+import { openRaw } from '../../src/mailboxes/mail-server/imap-client/log-in.ts';
 import { freePort } from '../support/free-port.ts';
 import { ImapLines } from '../support/imap-lines.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';

@@ -2,16 +2,16 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
-import { pageQuery } from './list-trace.ts';
-import { wayQuery } from './messages.ts';
 import {
   listTrace,
   newMailId,
+  pageQuery,
   REFUSALS,
   readEvents,
   Trace,
   type TraceItem,
   type TraceRequest,
+  wayQuery,
 } from './trace.ts';
 
 const HOUR = 3_600_000;

@@ -170,7 +170,10 @@ export class SharedChanges extends InProcessChanges {
     const key = keyOf(published);
     this.#waiting.delete(key);
     this.#waiting.set(key, published);
-    if (this.#waiting.size > WAITING_MAX) this.#forgetOldest();
+    if (this.#waiting.size > WAITING_MAX) {
+      const [oldest = ''] = this.#waiting.keys();
+      this.#waiting.delete(oldest);
+    }
     void this.flush();
   }
 
@@ -195,13 +198,6 @@ export class SharedChanges extends InProcessChanges {
     for (const value of good) super.publish(value);
     count?.('received', good.length);
     if (good.length < read.changes.length) this.#refuse(read.changes.length - good.length);
-  }
-
-  #forgetOldest(): void {
-    for (const key of this.#waiting.keys()) {
-      this.#waiting.delete(key);
-      return;
-    }
   }
 
   #refuse(amount: number): void {

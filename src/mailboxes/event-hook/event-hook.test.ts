@@ -7,8 +7,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { findAccounts } from '../../tenants/accounts/account-rows.ts';
 import { InProcessChanges, type MailboxChange } from '../changes/changes.ts';
-import { MailserverEvents } from './event-hook.ts';
-import { KnownEvents } from './known-events.ts';
+import { KnownEvents, MailserverEvents } from './event-hook.ts';
 
 const HOUR_MS = 3_600_000;
 

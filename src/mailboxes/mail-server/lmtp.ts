@@ -51,18 +51,13 @@ const CONNECTIONS = 20;
 const OF_RECIPIENT = 0.25;
 const OF_DOMAIN = 0.75;
 
-interface Idle {
-  readonly connection: SmtpConnection;
-  readonly timer: NodeJS.Timeout;
-}
-
 export class LmtpClient {
   readonly #options: LmtpClientOptions;
   readonly #timeouts: LmtpClientTimeouts;
   readonly #turns: Turns;
   readonly #connections: number;
-  /** The one that was used last is at the end, and is used next. */
-  #idle: Idle[] = [];
+  /** What closes each; the one that was used last is at the end, and is used next. */
+  readonly #idle = new Map<SmtpConnection, NodeJS.Timeout>();
   #isClosed = false;
 
   constructor(options: LmtpClientOptions) {
@@ -114,8 +109,8 @@ export class LmtpClient {
   /** Closes idle connections; the others close after their message. */
   close(): void {
     this.#isClosed = true;
-    for (const { connection, timer } of this.#idle.splice(0)) {
-      clearTimeout(timer);
+    for (const connection of this.#idle.keys()) {
+      this.#take(connection);
       connection.quit();
     }
   }
@@ -160,31 +155,26 @@ export class LmtpClient {
       connection.quit();
       return;
     }
-    const timer = setTimeout(() => {
-      this.#forget(connection);
+    const end = () => {
+      this.#take(connection);
       connection.quit();
-    }, this.#timeouts.idle);
-    timer.unref();
-    this.#idle.push({ connection, timer });
+    };
+    this.#idle.set(connection, setTimeout(end, this.#timeouts.idle).unref());
     connection.watch(() => {
-      this.#forget(connection);
+      this.#take(connection);
       connection.destroy();
     });
   }
 
   #nextIdle(): SmtpConnection | undefined {
-    const last = this.#idle.pop();
-    if (!last) return undefined;
-    clearTimeout(last.timer);
-    last.connection.watch(() => {});
-    return last.connection;
+    const last = [...this.#idle.keys()].at(-1);
+    if (last) this.#take(last);
+    last?.watch(() => {});
+    return last;
   }
-
-  #forget(connection: SmtpConnection): void {
-    const found = this.#idle.find((idle) => idle.connection === connection);
-    if (!found) return;
-    clearTimeout(found.timer);
-    this.#idle = this.#idle.filter((idle) => idle !== found);
+  #take(connection: SmtpConnection): void {
+    clearTimeout(this.#idle.get(connection));
+    this.#idle.delete(connection);
   }
 }
 

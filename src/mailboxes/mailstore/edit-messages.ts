@@ -10,7 +10,8 @@ import {
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
-import { MailboxAdvance } from './advance-mailbox.ts';
+import { MailboxAdvance } from './append-messages.ts';
+import type { WriteLine } from './mail-user.ts';
 import { keepKeywords, type Mailboxes, mailboxChange, stateOf } from './mailboxes.ts';
 import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
@@ -30,7 +31,6 @@ import {
   flagsToText,
   normalizeFlags,
 } from './syntax.ts';
-import type { WriteLine } from './write-line.ts';
 
 /** Messages in one insert: envelopes and structures may be long. */
 const MESSAGES_AT_A_TIME = 100;

@@ -4,14 +4,12 @@ import type { Database, Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Search } from '../search/search.ts';
-import { isSurviving } from './advance-mailbox.ts';
 import { ClientAppends } from './append-by-client.ts';
-import { MessageWriter } from './append-messages.ts';
+import { isSurviving, MessageWriter } from './append-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { type Expired, expireSome } from './expire-messages.ts';
 import { ImapStore } from './imap-store.ts';
-import { LongRequests } from './long-requests.ts';
-import { takeTurnOf } from './mail-user.ts';
+import { LongRequests, takeTurnOf, WriteLine } from './mail-user.ts';
 import { Mailboxes, mailboxNotFound, stateOf } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 import {
@@ -33,7 +31,6 @@ import type {
   SyncResult,
 } from './store.ts';
 import { formatCursor, parseSyncToken, readToken, type SyncToken } from './syntax.ts';
-import { WriteLine } from './write-line.ts';
 import { MailboxWriter } from './write-mailboxes.ts';
 
 export interface EmbeddedOptions {
@@ -92,29 +89,25 @@ export class EmbeddedMailstore implements Mailstore {
     now = Date.now,
     pageBytes = PAGE_BYTES,
   }: EmbeddedOptions) {
-    const longRequests = this.#longRequests;
     this.#database = database;
     this.#bodies = bodies;
     this.#now = now;
-    const quotas = new Quotas(database, quotaBytes);
-    this.quotas = quotas;
-    const line = new WriteLine(database);
-    this.line = line;
-    const ids = new OpaqueIds(idSecret);
-    const mailboxes = new Mailboxes(database, now);
-    this.#mailboxes = mailboxes;
-    this.imap = new ImapStore({ database, bodies, mailboxes, ids, quotas, longRequests });
-    this.#reader = new MessageReader({ database, bodies, ids, mailboxes });
-    const sources = { bodies, ids };
+    this.#mailboxes = new Mailboxes(database, now);
+    this.#mailboxWriter = new MailboxWriter(database, this.#mailboxes);
+    this.quotas = new Quotas(database, quotaBytes);
+    this.line = new WriteLine(database);
+    const sources = { bodies, ids: new OpaqueIds(idSecret) };
+    const reading = { ...sources, database, mailboxes: this.#mailboxes };
+    this.#reader = new MessageReader(reading);
     this.#changes = new ChangeReader({ queries: database.read, sources, pageBytes });
-    const writer = new MessageWriter({ database, mailboxes, ids, now });
-    this.writer = writer;
-    const editor = new MessageEditor({ database, line, bodies, mailboxes, quotas, now });
-    this.editor = editor;
-    const appending = { database, line, bodies, mailboxes, quotas, writer, editor };
-    this.#appends = new ClientAppends(appending);
-    this.#search = new MessageSearch({ database, bodies, ids, mailboxes, search, longRequests });
-    this.#mailboxWriter = new MailboxWriter(database, mailboxes);
+    const { quotas, line } = this;
+    const longRequests = this.#longRequests;
+    this.imap = new ImapStore({ ...reading, quotas, longRequests });
+    this.#search = new MessageSearch({ ...reading, search, longRequests });
+    this.writer = new MessageWriter({ ...reading, now });
+    this.editor = new MessageEditor({ ...reading, line, quotas, now });
+    const { writer, editor } = this;
+    this.#appends = new ClientAppends({ ...reading, line, quotas, writer, editor });
   }
 
   /** Makes the mailboxes of a new account, in the transaction that creates it. */

@@ -10,7 +10,7 @@ import {
   type Row,
 } from '../../platform/database/database.ts';
 import type { StoredBody } from '../bodies/bodies.ts';
-import type { LongRequests } from './long-requests.ts';
+import type { LongRequests } from './mail-user.ts';
 import {
   INDEXED_AT_A_TIME,
   type MailboxIndex,

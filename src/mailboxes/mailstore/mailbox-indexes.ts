@@ -7,7 +7,7 @@
 import { sql } from 'kysely';
 import { LRUCache } from 'lru-cache';
 import type { Queries, Row } from '../../platform/database/database.ts';
-import { isSurviving } from './advance-mailbox.ts';
+import { isSurviving } from './append-messages.ts';
 import { type MailUser, partiesOf, takeTurnOf } from './mail-user.ts';
 import type { MailboxRow } from './store.ts';
 

@@ -9,22 +9,21 @@
 import type { ListChange, MailboxChange } from '../changes/changes.ts';
 import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 
-export { type Advanced, advanceByName, lockByName } from './advance-mailbox.ts';
-export { type PlainMessage, plainColumns } from './append-messages.ts';
-export { EmbeddedMailstore } from './embedded.ts';
 export {
-  type ImapColumn,
-  type ImapRow,
-  ImapStore,
-  type ImapTexts,
-} from './imap-store.ts';
+  type Advanced,
+  advanceByName,
+  lockByName,
+  type PlainMessage,
+  plainColumns,
+} from './append-messages.ts';
+export { EmbeddedMailstore } from './embedded.ts';
+export { type ImapColumn, type ImapRow, ImapStore, type ImapTexts } from './imap-store.ts';
 export type { MailboxIndex } from './mailbox-indexes.ts';
 export { mailboxChange, mailboxColumns, type OpenMailbox, renewUidvalidity } from './mailboxes.ts';
 export { marked, pruneTombstones } from './purge-mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export type { SearchMatch, SearchRequest, SearchResult } from './search-request.ts';
 export { createSearchSource } from './search-source.ts';
-export type { MailboxFailure, MailboxResult, ServerMail } from './server-mail.ts';
 export { describeMessage, describeStored, prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
@@ -71,11 +70,13 @@ export {
   flagsToText,
   hasFlag,
   isBelow,
+  KEYWORD,
   NEW_NAME_MAX,
   normalizeFlags,
   readNewName,
   readToken,
   SEPARATOR,
+  SYSTEM_FLAGS,
 } from './syntax.ts';
 export { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
 export {
@@ -126,4 +127,31 @@ export function publishChanges(mailstore: Mailstore, publish: Publish): Mailstor
       published(await mailstore.copy(user, set, target, within)),
     expunge: async (user, ...of) => published(await mailstore.expunge(user, ...of)),
   };
+}
+
+/* Mail on its way to a mail server that the operator runs, where it has the mailboxes, and what becomes of it. */
+
+/** Why a mailbox did not get a message. */
+export interface MailboxFailure {
+  /** Reply code (RFC 5321 section 4.2); absent where the failure is no reply. */
+  readonly status?: number;
+  /** RFC 3463: the mail server's, or ours where it gave none. */
+  readonly enhancedStatus: string;
+  /** One line of at most 500 characters. */
+  readonly text: string;
+}
+
+/** How an attempt for one mailbox ended. */
+export type MailboxResult =
+  | { readonly result: 'delivered' }
+  | { readonly result: 'temporary' | 'permanent'; readonly error: MailboxFailure };
+
+/** A message on its way to the mail server, with its trace fields. */
+export interface ServerMail {
+  /** Reads the source from its start; may be called several times. */
+  readonly open: () => AsyncIterable<Uint8Array>;
+  /** Octets. */
+  readonly size: number;
+  /** Reverse-path without angle brackets; `''` is the null sender. */
+  readonly from: string;
 }

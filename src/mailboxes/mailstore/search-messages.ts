@@ -14,7 +14,7 @@ import {
   readQuery,
   type Search,
 } from '../search/search.ts';
-import type { LongRequests } from './long-requests.ts';
+import type { LongRequests } from './mail-user.ts';
 import { describeRow } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { MessageReaderOptions } from './read-message.ts';

@@ -68,10 +68,9 @@ export function isBelow(name: string, above: string, separator = SEPARATOR): boo
 
 /* IMAP flags (RFC 3501 section 2.3.2): system flags and keywords, compared without case. */
 
-const SYSTEM_FLAGS = ['\\Answered', '\\Deleted', '\\Draft', '\\Flagged', '\\Seen'];
-
+export const SYSTEM_FLAGS = ['\\Answered', '\\Deleted', '\\Draft', '\\Flagged', '\\Seen'];
 /** An atom (RFC 3501 section 9): no controls, space, or any of `(){%*"\]`. */
-const KEYWORD = /^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/;
+export const KEYWORD = /^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/;
 
 /** The most keywords of a message, far more than any client uses; each is part of every sync of the message. */
 const KEYWORDS_MAX = 64;

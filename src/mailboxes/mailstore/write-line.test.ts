@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { WriteLine } from './write-line.ts';
+import { WriteLine } from './mail-user.ts';
 
 /** A line, and writes in it that end when the test says so. */
 function openLine(engine: 'postgres' | 'sqlite') {

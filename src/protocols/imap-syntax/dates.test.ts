@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { imapDate, imapDateTime, readDate, readDateTime } from './dates.ts';
+import { imapDate, imapDateTime, readDate, readDateTime } from './imap-syntax.ts';
 
 test('a date is the begin of its day in UTC, and is written as it was read', () => {
   for (const text of ['1-Jan-1970', '29-Feb-2020', '31-Dec-2026']) {

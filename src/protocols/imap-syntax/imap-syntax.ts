@@ -1,4 +1,87 @@
 /** What IMAP clients and servers write alike: sets of UIDs and sequence numbers, names of mailboxes, and dates. Pure. */
-export { imapDate, imapDateTime, readDate, readDateTime } from './dates.ts';
-export { decodeMailboxName, encodeMailboxName } from './mailbox-names.ts';
+
+import { Buffer } from 'node:buffer';
+import type { EpochMs } from '../../platform/time/time.ts';
+
 export { UID_MAX, UidSet } from './uid-set.ts';
+
+/* Dates and instants (RFC 9051 section 9: date, date-time). They are written in UTC. */
+
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+const DATE = `(\\d{1,2})-(${MONTHS.join('|')})-(\\d{4})`;
+const DAY = new RegExp(`^${DATE}$`, 'i');
+const DATE_TIME = new RegExp(`^\\s?${DATE} (\\d\\d:\\d\\d:\\d\\d) ([+-]\\d{4})$`, 'i');
+
+/** `1-Jan-1970`. */
+export function imapDate(instant: EpochMs): string {
+  const date = new Date(instant);
+  const year = `${date.getUTCFullYear()}`.padStart(4, '0');
+  return `${date.getUTCDate()}-${MONTHS[date.getUTCMonth()]}-${year}`;
+}
+
+/** `17-Jul-1996 02:44:25 +0000`; the day has two characters. */
+export function imapDateTime(instant: EpochMs): string {
+  return `${imapDate(instant).padStart(11)} ${new Date(instant).toISOString().slice(11, 19)} +0000`;
+}
+
+/** Reads `1-Feb-1994`, as the begin of that day; undefined for anything else, such as a day that its month does not have. */
+export function readDate(text: string): EpochMs | undefined {
+  const [, day = '', month = '', year = ''] = DAY.exec(text) ?? [];
+  return instantOf(day, month, year, '00:00:00', '+0000');
+}
+
+/** Reads `17-Jul-1996 02:44:25 -0700`; undefined for anything else, as {@link readDate} does. */
+export function readDateTime(text: string): EpochMs | undefined {
+  const [, day = '', month = '', year = '', time = '', zone = ''] = DATE_TIME.exec(text) ?? [];
+  return instantOf(day, month, year, time, zone);
+}
+
+function instantOf(
+  day: string,
+  month: string,
+  year: string,
+  time: string,
+  zone: string,
+): EpochMs | undefined {
+  // `Date` takes 30 February for 1 March.
+  const midnight = new Date(`${day} ${month} ${year} 00:00:00 +0000`);
+  if (midnight.getUTCDate() !== Number(day)) return undefined;
+  const instant = Date.parse(`${day} ${month} ${year} ${time} ${zone}`);
+  return Number.isNaN(instant) ? undefined : instant;
+}
+
+/* Names of mailboxes on the wire of IMAP4rev1: modified UTF-7 (RFC 3501 section 5.1.3). */
+
+/** Text that is not printable ASCII; `&` begins the encoding itself. */
+const ENCODED = /[^ -~]+|&/g;
+/** `&`, base64 with `,` in place of `/`, and `-`. */
+const SHIFT = /&([A-Za-z0-9+,]*)-/g;
+
+/** Writes a name in printable ASCII. */
+export function encodeMailboxName(name: string): string {
+  return name.replace(ENCODED, (text) => (text === '&' ? '&-' : `&${encodeUtf16(text)}-`));
+}
+
+/**
+ * Reads a name as a client wrote it. Text that no server could have encoded so is taken as it stands: Thunderbird sends
+ * a bare `&`, and clients that have enabled UTF-8 send UTF-8. So is NUL, which no name has and no database takes.
+ */
+export function decodeMailboxName(text: string): string {
+  return text.replace(SHIFT, (shift, base64: string) => {
+    if (base64 === '') return '&';
+    const decoded = decodeUtf16(base64);
+    const isName = decoded.isWellFormed() && !decoded.includes('\0');
+    return isName && encodeUtf16(decoded) === base64 ? decoded : shift;
+  });
+}
+
+function encodeUtf16(text: string): string {
+  const base64 = Buffer.from(text, 'utf16le').swap16().toString('base64');
+  return base64.replace(/=+$/, '').replaceAll('/', ',');
+}
+
+function decodeUtf16(base64: string): string {
+  const bytes = Buffer.from(base64.replaceAll(',', '/'), 'base64');
+  const whole = bytes.subarray(0, bytes.length - (bytes.length % 2));
+  return Buffer.from(whole).swap16().toString('utf16le');
+}

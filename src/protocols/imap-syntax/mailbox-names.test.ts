@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { anyCharacter } from '../../../test/support/any-character.ts';
-import { decodeMailboxName, encodeMailboxName } from './mailbox-names.ts';
+import { decodeMailboxName, encodeMailboxName } from './imap-syntax.ts';
 
 test('names are written as the RFC does it', () => {
   assert.equal(encodeMailboxName('\u{1f4e7}'), '&2D3c5w-');

@@ -8,8 +8,16 @@ import { ImapFailure } from './failure.ts';
 import type { Link, Untagged } from './link.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
 import type { ImapResponse } from './responses.ts';
-import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
-import { type Argument, atom, listOf, numberOf, quoted, readFlags, textOf } from './wire.ts';
+import {
+  type Argument,
+  atom,
+  listOf,
+  modseqOf,
+  numberOf,
+  quoted,
+  readFlags,
+  textOf,
+} from './wire.ts';
 
 export class Connection {
   readonly #link: Link;
@@ -247,3 +255,38 @@ export function mailboxNotFound(mailbox: string): Refusal {
 }
 
 export const isMissing = isRefusal('mailbox_not_found');
+
+/* The mailbox that is selected on a connection (RFC 3501 section 6.3.1). */
+
+/** What SELECT and EXAMINE return about a mailbox, and what is known of it since. */
+export interface Selected {
+  readonly mailbox: string;
+  readonly readOnly: boolean;
+  readonly uidvalidity: string;
+  readonly uidnext: number;
+  exists: number;
+  /** Undefined where the mailbox keeps no MODSEQs (RFC 7162 section 3.1.2.2). */
+  readonly modseq: bigint | undefined;
+  /** Keywords that messages may have in addition to the system flags (RFC 3501 section 7.2.6). */
+  readonly keywords: readonly string[];
+  /** Whether the server reported a change without a request. */
+  news: boolean;
+  /** UIDs that the server reported as removed since the mailbox was selected (RFC 7162 section 3.2.10.2). */
+  readonly gone: UidSet[];
+}
+
+/** The answer to SELECT so far. */
+interface SelectAnswer {
+  exists: number;
+  uidnext: number | undefined;
+  uidvalidity: string;
+  modseq: bigint | undefined;
+  keywords: readonly string[];
+}
+
+function readSelectCode({ code }: ImapResponse, seen: SelectAnswer): void {
+  if (code?.name === 'UIDVALIDITY') seen.uidvalidity = `${numberOf(code.values[0]) ?? ''}`;
+  if (code?.name === 'UIDNEXT') seen.uidnext = numberOf(code.values[0]);
+  if (code?.name === 'HIGHESTMODSEQ') seen.modseq = modseqOf(code.values[0]);
+  if (code?.name === 'NOMODSEQ') seen.modseq = undefined;
+}

@@ -15,10 +15,9 @@ import {
   readNewName,
 } from '../../mailstore/mailstore.ts';
 import { expungeMessages, readCurrent, relocateMessages, storeFlags } from './change-messages.ts';
-import type { Connection } from './connection.ts';
+import type { Connection, Selected } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { type KnownState, listMailboxes } from './list-mailboxes.ts';
-import type { Selected } from './selected.ts';
 import type { SyncState } from './token.ts';
 import { listOf, quoted, textOf } from './wire.ts';
 

@@ -1,11 +1,13 @@
 /** What every call to the mail server has in common: whose address it is, and what its failures are to the caller. */
 import type { Database } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
+import type { EpochMs } from '../../../platform/time/time.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
+import type { AppenderOptions } from './append-message.ts';
 import { isMissing } from './connection.ts';
 import { ImapFailure, type Log } from './failure.ts';
 import type { ImapServer } from './log-in.ts';
-import type { ImapOptions } from './options.ts';
+import type { PoolOptions } from './pool.ts';
 import { dropShadow } from './shadow-rows.ts';
 
 interface GuardOptions extends Pick<ImapOptions, 'isCurrent'> {
@@ -64,4 +66,25 @@ export class Guard {
       message,
     );
   }
+}
+
+export interface ImapOptions
+  extends Partial<Pick<PoolOptions, 'onLogin' | 'onAccessEnd' | 'idleMs'>> {
+  readonly server: ImapServer;
+  readonly database: Database;
+  /** Where a client's message is kept until the server has it. */
+  readonly bodies: AppenderOptions['bodies'];
+  /**
+   * Whether the account is the one that has its address now. The server knows only addresses. When a domain belongs to
+   * another claim, accounts of the old claim must not read the mailboxes of the new one.
+   */
+  readonly isCurrent?: (user: MailUser) => Promise<boolean>;
+  /** Some accounts that the server should accept: readiness tests whether it does. */
+  readonly someAccounts?: () => Promise<readonly MailUser[]>;
+  readonly log: Log;
+  /** Milliseconds without an answer after which a command has failed. */
+  readonly timeoutMs?: number;
+  /** The most connections. */
+  readonly connections?: number;
+  readonly now?: () => EpochMs;
 }

@@ -1,7 +1,9 @@
 /** Opens an account's mailboxes with the master's password. */
+
+import { Wire } from '../../../platform/net/net.ts';
 import { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
-import type { ImapLogin, ServerAddress } from './open-link.ts';
+import { type ImapLogin, type LinkOptions, openLink, type ServerAddress } from './open-link.ts';
 
 export interface ImapServer extends ServerAddress {
   /** The login that opens any account. */
@@ -40,4 +42,32 @@ export async function openAs<T>(
     if (error instanceof ImapFailure && error.kind === 'login_refused') return asMaster();
     throw error;
   });
+}
+
+/*
+ * An account that is opened for a mail program and then left to it: what either side sends is passed on as it comes.
+ */
+
+export interface RawConnection {
+  readonly wire: Wire;
+  /** What the server may do for the account, as it said after the login. */
+  readonly capabilities: string;
+  /** What it sent after that. */
+  readonly early: Buffer;
+  /** Ends it at once. */
+  destroy(): void;
+}
+
+/** @throws ImapFailure */
+export async function openRaw(options: Required<LinkOptions>): Promise<RawConnection> {
+  const link = await openLink(options);
+  // RFC 8437: the program could leave its account, and guess passwords of others as often as it likes.
+  if (link.has('UNAUTHENTICATE')) {
+    const failure = new ImapFailure('may_leave', { command: 'LOGIN' });
+    link.fail(failure);
+    throw failure;
+  }
+  const capabilities = link.capabilities.join(' ');
+  const { socket, early } = link.leave();
+  return { wire: new Wire(socket), capabilities, early, destroy: () => socket.destroy() };
 }

@@ -6,8 +6,8 @@ import { test } from 'node:test';
 import { createSecureContext, TLSSocket } from 'node:tls';
 import { readCertificate } from '../../../../test/support/certificate.ts';
 import { ImapFailure } from './failure.ts';
+import { openRaw } from './log-in.ts';
 import type { ImapLogin } from './open-link.ts';
-import { openRaw } from './raw-connection.ts';
 
 const LOGIN: ImapLogin = { user: 'ann@acme.test*postroom', pass: 'secret' };
 

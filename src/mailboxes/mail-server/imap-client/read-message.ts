@@ -24,11 +24,17 @@ import {
 import type { ByteRange, MailUser, Message, PartContent } from '../../mailstore/mailstore.ts';
 import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
-import { fetchRows, listUids } from './fetch.ts';
-import { threadIdOf } from './message-fields.ts';
-import type { UseOptions } from './pool.ts';
-import { ReaderHold } from './reader-hold.ts';
-import { fetchPiece, PIECE, type Piece, readPieces, type Section } from './source.ts';
+import { threadIdOf } from './describe-messages.ts';
+import {
+  fetchPiece,
+  fetchRows,
+  listUids,
+  PIECE,
+  type Piece,
+  readPieces,
+  type Section,
+} from './fetch.ts';
+import { ReaderHold, type UseOptions } from './pool.ts';
 import { type Argument, atom, listOf, readFlags, readInternalDate } from './wire.ts';
 
 /** Runs work that changes nothing, a second time on another connection where the first broke. */

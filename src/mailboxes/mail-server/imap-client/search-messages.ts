@@ -3,6 +3,8 @@
  * A server matches parts of words, so `inv*` and `inv` mean the same there.
  */
 
+import { type Static, Type } from 'typebox';
+import { Compile } from 'typebox/schema';
 import { invalidField } from '../../../platform/errors/errors.ts';
 import { DAY_MS } from '../../../platform/time/time.ts';
 import { imapDate } from '../../../protocols/imap-syntax/imap-syntax.ts';
@@ -10,10 +12,9 @@ import { type BodyStructure, hasAttachments } from '../../../protocols/message/m
 import type { SearchMatch, SearchRequest, SearchResult } from '../../mailstore/mailstore.ts';
 import { readQuery } from '../../search/search.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
-import { fetchFields } from './describe-messages.ts';
+import { fetchFields, fetchPreviews } from './describe-messages.ts';
 import { searchUids } from './fetch.ts';
 import { listMailboxes } from './list-mailboxes.ts';
-import { fetchPreviews } from './message-fields.ts';
 import { type Argument, atom, literal, searchKeyOf } from './wire.ts';
 
 /** Messages whose fields are fetched in one command. */
@@ -22,11 +23,13 @@ const CHUNK = 100;
 const FIELDS = ['envelope', 'flags', 'internalDate', 'bodyStructure', 'threadId'] as const;
 
 /** Where a page ended: below this UID of the mailbox, as long as it has the same UIDVALIDITY. */
-interface Position {
-  readonly mailbox: string;
-  readonly uidvalidity: string;
-  readonly below: number;
-}
+const position = Type.Object({
+  mailbox: Type.String(),
+  uidvalidity: Type.String(),
+  below: Type.Integer(),
+});
+type Position = Static<typeof position>;
+const positionFormat = Compile(position);
 
 export async function searchMailboxes(
   connection: Connection,
@@ -140,18 +143,10 @@ function writeCursor(position: Position): string {
 
 function readCursor(text: string): Position {
   try {
-    const position: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
-    if (isPosition(position)) return position;
+    const read: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
+    if (positionFormat.Check(read)) return read;
   } catch {
     // Reported below.
   }
   throw invalidField('cursor', 'must be a cursor of an earlier answer');
-}
-
-function isPosition(value: unknown): value is Position {
-  if (typeof value !== 'object' || value === null) return false;
-  const { mailbox, uidvalidity, below } = value as Partial<Record<keyof Position, unknown>>;
-  return (
-    typeof mailbox === 'string' && typeof uidvalidity === 'string' && Number.isSafeInteger(below)
-  );
 }

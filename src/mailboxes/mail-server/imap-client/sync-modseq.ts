@@ -19,10 +19,9 @@ import type {
   SyncResult,
   UpdatedMessage,
 } from '../../mailstore/mailstore.ts';
-import type { Connection } from './connection.ts';
+import type { Connection, Selected } from './connection.ts';
 import { describe } from './describe-messages.ts';
 import { ChangeCollector, listUids } from './fetch.ts';
-import type { Selected } from './selected.ts';
 import { formatCursor, formatState, type ImapToken, isSameState, type SyncState } from './token.ts';
 import { atom, listOf, readFlags, sequence } from './wire.ts';
 

@@ -14,15 +14,15 @@ import {
   flagsFromText,
   flagsToText,
   type MailUser,
+  SYSTEM_FLAGS,
   type SyncRequest,
   type SyncResult,
   type UpdatedMessage,
 } from '../../mailstore/mailstore.ts';
-import type { Connection } from './connection.ts';
+import type { Connection, Selected } from './connection.ts';
 import { describe } from './describe-messages.ts';
 import { ImapFailure } from './failure.ts';
 import { fetchRows, searchUids } from './fetch.ts';
-import type { Selected } from './selected.ts';
 import {
   findDifferences,
   findShadow,
@@ -37,7 +37,7 @@ import {
 } from './shadow-rows.ts';
 import { answer, cut, pageLimit, tokenAfter } from './sync-modseq.ts';
 import type { ImapToken, SyncState } from './token.ts';
-import { atom, listOf, readFlags, searchKeyOf, systemFlags } from './wire.ts';
+import { atom, listOf, readFlags, searchKeyOf } from './wire.ts';
 
 /** Attempts in all: if another session updates the shadow meanwhile, the server is asked again. */
 const ATTEMPTS = 6;
@@ -182,7 +182,7 @@ async function isUnchanged(
   if (uidvalidity !== row.uidvalidity || uidnext !== row.uidnext) return false;
   if (exists !== messages.size) return false;
   if (exists === 0) return true;
-  const byFlag = new Map([...systemFlags, ...keywords].map((flag) => [flag, UidSet.empty]));
+  const byFlag = new Map([...SYSTEM_FLAGS, ...keywords].map((flag) => [flag, UidSet.empty]));
   for (const [flag, uids] of uidsByFlag(messages)) byFlag.set(flag, UidSet.of(uids));
   for (const [flag, uids] of byFlag) {
     const key = searchKeyOf(flag);

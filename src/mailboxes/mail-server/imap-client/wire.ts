@@ -1,5 +1,7 @@
 /** What commands and answers of IMAP are made of, in the forms that this folder uses. */
+
 import { readDateTime } from '../../../protocols/imap-syntax/imap-syntax.ts';
+import { KEYWORD, SYSTEM_FLAGS } from '../../mailstore/mailstore.ts';
 import type { ImapItem, ImapResponse } from './responses.ts';
 
 /** Octets that a command has in it; they are sent when the server asks for them (RFC 9051 section 4.3). */
@@ -100,21 +102,11 @@ export function fetchItems(response: ImapResponse): ReadonlyMap<string, ImapItem
 
 /* Flags in the form in which every store of ours shows them. */
 
-const SYSTEM_FLAGS = new Map(
-  ['\\Answered', '\\Deleted', '\\Draft', '\\Flagged', '\\Seen'].map((flag) => [
-    flag.toLowerCase(),
-    flag,
-  ]),
-);
+const systemFlags = new Map(SYSTEM_FLAGS.map((flag) => [flag.toLowerCase(), flag]));
 
-export const systemFlags: readonly string[] = [...SYSTEM_FLAGS.values()];
-
-/** An atom (RFC 3501 section 9): anything else would be read as another key. */
-const KEYWORD = /^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/;
-
-/** The search key of a flag (RFC 3501 section 6.4.4); undefined for what is none. */
+/** The search key of a flag (RFC 3501 section 6.4.4); undefined for what is none: it would be read as another key. */
 export function searchKeyOf(flag: string): Argument[] | undefined {
-  const system = SYSTEM_FLAGS.get(flag.toLowerCase());
+  const system = systemFlags.get(flag.toLowerCase());
   if (system) return [atom(system.slice(1).toUpperCase())];
   return KEYWORD.test(flag) ? [atom('KEYWORD'), atom(flag)] : undefined;
 }
@@ -129,7 +121,7 @@ export function readFlags(items: readonly ImapItem[]): string[] {
     const flag = textOf(item);
     if (!flag || /[\s\x00-\x1f]/.test(flag)) continue;
     const key = flag.toLowerCase();
-    if (key !== '\\recent' && !byKey.has(key)) byKey.set(key, SYSTEM_FLAGS.get(key) ?? flag);
+    if (key !== '\\recent' && !byKey.has(key)) byKey.set(key, systemFlags.get(key) ?? flag);
   }
   return [...byKey.values()].sort();
 }
