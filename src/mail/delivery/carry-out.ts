@@ -229,28 +229,25 @@ class DeliveryAttempts {
   }
 
   async #forward(job: Job<ForwardPayload>, signal: AbortSignal, slot: Slot): Promise<SendOutcome> {
-    const { payload } = job;
-    const body = await this.#options.bodies.get(job.bodyId);
+    const { domain, recipients, verdict, from, to, smtpUtf8 } = job.payload;
+    const [address = `postmaster@${domain}`] = recipients;
     const dkimKey = await this.#options.domains.findDkimKey(job.domainId);
-    const [address = `postmaster@${payload.domain}`] = payload.recipients;
-    const prepared = await prepareForward({
-      open: () => this.#options.bodies.read(body),
-      address,
-      domain: payload.domain,
-      dkimKey,
-      verdict: payload.verdict,
-      now: this.#now(),
-    });
-    const message = {
-      from: payload.from,
-      to: payload.to,
-      size: prepared.size,
-      eightBit: prepared.eightBit,
-      smtpUtf8: payload.smtpUtf8 && prepared.utf8Header,
-      slot,
-      open: prepared.open,
-    };
-    return this.#options.sender.sendMessage(message, signal);
+    const forward = { address, domain, dkimKey, verdict };
+    return this.#passOn(job, forward, { from, to, smtpUtf8, slot }, signal);
+  }
+  /** Sends a message as it came, but for what is added on its way. */
+  async #passOn(
+    { bodyId }: Job,
+    forward: Omit<Parameters<typeof prepareForward>[0], 'open' | 'now'>,
+    envelope: Pick<ForwardPayload, 'from' | 'to' | 'smtpUtf8'> & { readonly slot: Slot },
+    signal: AbortSignal,
+  ): Promise<SendOutcome> {
+    const { bodies, sender } = this.#options;
+    const body = await bodies.get(bodyId);
+    const open = () => bodies.read(body);
+    const message = await prepareForward({ ...forward, open, now: this.#now() });
+    const smtpUtf8 = envelope.smtpUtf8 && message.utf8Header;
+    return sender.sendMessage({ ...envelope, ...message, smtpUtf8 }, signal);
   }
 
   async afterForward(
@@ -284,18 +281,9 @@ class DeliveryAttempts {
     slot: Slot,
   ): Promise<AttemptOutcome> {
     const { to, domain, smtpUtf8 } = job.payload;
-    const body = await this.#options.bodies.get(job.bodyId);
-    const prepared = await prepareForward({
-      open: () => this.#options.bodies.read(body),
-      address: `postmaster@${domain}`,
-      domain,
-      verdict: { policy: 'none', dkimAligned: true },
-      now: this.#now(),
-    });
-    const { size, eightBit, utf8Header, open } = prepared;
-    const envelope = { from: '', to, slot, smtpUtf8: smtpUtf8 && utf8Header };
-    const message = { ...envelope, size, eightBit, open };
-    return toAttempted(await this.#options.sender.sendMessage(message, signal));
+    const verdict = { policy: 'none', dkimAligned: true } as const;
+    const forward = { address: `postmaster@${domain}`, domain, verdict };
+    return toAttempted(await this.#passOn(job, forward, { from: '', to, smtpUtf8, slot }, signal));
   }
 
   async attemptMailbox(

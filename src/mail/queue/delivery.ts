@@ -95,13 +95,15 @@ export interface JobFacts {
   readonly createdAt: EpochMs;
 }
 
-/** What went wrong, as operators see it. */
-export interface DeliveryError {
+const deliveryError = Type.Object({
   /** The receiver's status: of HTTP, or an SMTP reply code. */
-  readonly status?: number;
+  status: Type.Optional(Type.Integer()),
   /** For people; the queue keeps 500 bytes of it. */
-  readonly text: string;
-}
+  text: Type.String(),
+});
+/** What went wrong, as operators see it. */
+export type DeliveryError = Readonly<Static<typeof deliveryError>>;
+const storedError = Compile(deliveryError);
 
 export type AttemptOutcome =
   | { readonly result: 'delivered' }
@@ -161,8 +163,6 @@ export interface Delivery {
 /** Bytes of an error's text that are kept. */
 const TEXT_MAX = 500;
 
-const stored = Compile(Type.Object({ status: Type.Optional(Type.Integer()), text: Type.String() }));
-
 /** JSON of an error as it is stored: its text cut to 500 bytes, never within a character. */
 export function errorToJson({ status, text }: DeliveryError): string {
   const cut = cutText(text.toWellFormed());
@@ -200,7 +200,7 @@ export const writeError = (error: DeliveryError) => ({
 export function errorFromJson(json: string): DeliveryError {
   try {
     const error: unknown = JSON.parse(json);
-    if (stored.Check(error)) return error;
+    if (storedError.Check(error)) return error;
   } catch {
     // Not JSON.
   }

@@ -6,6 +6,7 @@
  * what the account sees of it. It puts no address on a suppression list: every recipient knows the Message-ID, and
  * could stop the mail of the whole domain to the others.
  */
+import { Readable } from 'node:stream';
 import type { Queries } from '../../platform/database/database.ts';
 import {
   decodePart,
@@ -80,21 +81,13 @@ async function textOf(part: MessagePart, open: Open): Promise<Buffer> {
   const end = Math.min(part.bodyEnd, part.bodyStart + 4 * REPORT_MAX);
   if (end <= part.bodyStart) return Buffer.alloc(0);
   const source = open({ start: part.bodyStart, end });
-  const range = { start: 0, end: REPORT_MAX };
-  const pieces: Buffer[] = [];
+  const decoded = decodePart(part.encoding, source, { start: 0, end: REPORT_MAX });
   // A decoder may return memory that it reuses.
-  for await (const piece of decodePart(part.encoding, source, range))
-    pieces.push(Buffer.from(piece));
-  return Buffer.concat(pieces);
+  return Buffer.concat(await Array.fromAsync(decoded, (piece) => Buffer.from(piece)));
 }
 
 async function fieldsOf(text: Buffer): Promise<readonly HeaderField[]> {
-  const { fields } = await readHeader(
-    (async function* () {
-      yield text;
-    })(),
-  );
-  return fields;
+  return (await readHeader(Readable.from([text]))).fields;
 }
 
 /** RFC 3464 section 2.1: groups of fields; the first is about the message, each other one about a recipient. */

@@ -7,7 +7,7 @@
  * - After the commit and before the answer the client does not know the result. With an `Idempotency-Key` it asks
  *   again and gets the same answer: the key is a column of the row that the transaction wrote.
  */
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash, hash, randomUUID } from 'node:crypto';
 import { throwOrRefuse } from '../../mailboxes/bodies/bodies.ts';
 import {
   type Mailstore,
@@ -82,8 +82,8 @@ export class Sending {
    */
   async send(user: MailUser, request: ComposeRequest, key?: string): Promise<Accepted> {
     const { database, mailstore, now } = this.#options;
-    const hash = createHash('sha256').update(JSON.stringify(request)).digest('hex');
-    const named = key === undefined ? undefined : { key, hash };
+    const named =
+      key === undefined ? undefined : { key, hash: hash('sha256', JSON.stringify(request)) };
     const known = named && (await findAccepted(database.read, user.accountId, named));
     if (known) return known;
     const account = await this.#findSender(database.read, user);
@@ -244,7 +244,7 @@ export class Sending {
 function newMessageId({ address, domain }: SendingAccount, named?: RequestKey): string {
   if (!named) return `<${randomUUID()}@${domain}>`;
   const request = JSON.stringify([address, named.key, named.hash]);
-  return `<${createHash('sha256').update(request).digest('hex').slice(0, 32)}@${domain}>`;
+  return `<${hash('sha256', request).slice(0, 32)}@${domain}>`;
 }
 
 async function* hashed(

@@ -6,7 +6,7 @@
  * and opening an account by it costs one query. A new password of the account ends its app passwords too: it is set
  * where somebody may have learned what opens the account.
  */
-import { createHash, randomInt } from 'node:crypto';
+import { hash, randomInt } from 'node:crypto';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import {
   type Database,
@@ -99,7 +99,7 @@ export class AppPasswords {
     const groups = Array.from({ length: LENGTH / GROUP }, (_, at) =>
       secret.slice(at * GROUP, (at + 1) * GROUP).join(''),
     );
-    const row = { name, secret_hash: hashOf(secret.join('')), created_at: this.#now() };
+    const row = { name, secret_hash: hash('sha256', secret.join('')), created_at: this.#now() };
     return this.#database.write(async (tx) => {
       await lockAccount(tx, accountId);
       const account = await readAccount(tx, whose, accountId);
@@ -180,10 +180,6 @@ function toAppPassword(row: Row<'app_passwords'>): AppPassword {
   return { id, name, createdAt, lastUsed: at === null || by === null ? undefined : { at, by } };
 }
 
-function hashOf(secret: string): string {
-  return createHash('sha256').update(secret).digest('hex');
-}
-
 const bySecret = new PreparedQuery(
   ({ accountId, hash }: { accountId: number; hash: string }, queries) =>
     queries
@@ -215,7 +211,7 @@ export async function findAppPassword(
   if (given.length > 2 * LENGTH) return undefined;
   const secret = given.replaceAll(/[\s-]/g, '').toLowerCase();
   if (!FORM.test(secret)) return undefined;
-  const row = await bySecret.first(database.read, { accountId, hash: hashOf(secret) });
+  const row = await bySecret.first(database.read, { accountId, hash: hash('sha256', secret) });
   if (!row) return undefined;
   return {
     id: row.id,
