@@ -79,13 +79,9 @@ export class LocalDelivery implements LocalMailDelivery {
     const { acceptedAt: receivedAt } = mail;
     const accepted = { envelope, message, receivedAt };
     const queued = leavesHost(plan) ? await queueMail(this.#options, plan, accepted) : [];
+    const stored = { mailbox: 'INBOX', internalDate: this.#now() };
     const targets = [...plan.users.values()].map(
-      ({ recipient, ...user }): MailboxTarget => ({
-        user,
-        recipient,
-        mailbox: 'INBOX',
-        internalDate: this.#now(),
-      }),
+      ({ recipient, ...user }): MailboxTarget => ({ user, recipient, ...stored }),
     );
     const origin = { from: mail.from, bounceTo: mail.from, id: mail.id, receivedAt };
     const storing = await this.#prepare(message, targets, origin, plan.limited);

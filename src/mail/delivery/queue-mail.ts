@@ -16,7 +16,7 @@ import {
   WEBHOOK,
   webhookPayloads,
 } from './kinds.ts';
-import type { DeliveryPlan, PlannedForward, PlannedWebhook } from './resolve-recipient.ts';
+import type { DeliveryPlan, PlannedRoute } from './resolve-recipient.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
 import type { ArrivedMail, StagedMail } from './stage-mail.ts';
 
@@ -91,7 +91,7 @@ function isOurs(senders: SenderRewriting, sender: string): boolean {
 
 async function queueWebhook(
   { bodies, linkSecret, publicUrl }: QueueMailOptions,
-  { domain, recipients, users, strangers }: PlannedWebhook,
+  { domain, recipients, users, strangers }: PlannedRoute,
   { message, envelope, verdicts, receivedAt }: AcceptedMail,
   origin: MailOrigin,
 ): Promise<QueuedMail> {
@@ -150,7 +150,7 @@ function dkimSummary({ dkim }: Verdicts): string {
 
 function queueForward(
   { senders }: QueueMailOptions,
-  { domain, recipients }: PlannedForward,
+  { domain, recipients }: PlannedRoute,
   mail: AcceptedMail,
   origin: MailOrigin,
 ): QueuedMail {

@@ -201,21 +201,15 @@ interface Addressee extends MailUser {
   readonly recipient: string;
 }
 
-/** One webhook for each domain: it does not get the recipients of another domain. */
-export interface PlannedWebhook {
-  readonly domain: ActiveDomain;
-  /** Forward-paths at this domain. */
-  readonly recipients: string[];
-  readonly users: Map<number, Addressee>;
-  readonly strangers: string[];
-}
-
-export interface PlannedForward {
+/** What goes to the URL or the address of a route: one for each domain, which does not get the recipients of another. */
+export interface PlannedRoute {
   readonly domain: ActiveDomain;
   /** Forward-paths at this domain, at least one. */
   readonly recipients: string[];
-  /** Accounts that a bounce came to. */
+  /** Accounts among them: whose mailbox may store it as well, or that a bounce came to. */
   readonly users: Map<number, Addressee>;
+  /** The other forward-paths. */
+  readonly strangers: string[];
 }
 
 export interface DeliveryPlan {
@@ -223,9 +217,8 @@ export interface DeliveryPlan {
   readonly users: Map<number, Addressee>;
   /** Those of them that have a quota. */
   readonly limited: Set<number>;
-  readonly webhooks: Map<number, PlannedWebhook>;
-  /** One for each domain, since all of its mail goes to one address. */
-  readonly forwards: Map<number, PlannedForward>;
+  readonly webhooks: Map<number, PlannedRoute>;
+  readonly forwards: Map<number, PlannedRoute>;
   /** Bounces on their way back, by the address they go to. */
   readonly returns: Map<string, ActiveDomain>;
 }
@@ -249,35 +242,18 @@ export function planDelivery(recipients: readonly ResolvedRecipient[]): Delivery
       if (destination.isLimited) plan.limited.add(destination.user.accountId);
     } else if (destination.kind === 'return') {
       plan.returns.set(destination.sender, destination.domain);
-    } else if (destination.kind === 'forward') {
-      const { domain, user } = destination;
-      const none: PlannedForward = { domain, recipients: [], users: new Map() };
-      const forward = plan.forwards.get(domain.id) ?? none;
-      plan.forwards.set(domain.id, forward);
-      forward.recipients.push(forwardPath);
-      if (user) addAddressee(forward.users, user, forwardPath);
     } else {
-      addToWebhook(plan, forwardPath, destination);
+      const { kind, domain, user } = destination;
+      const routes = kind === 'forward' ? plan.forwards : plan.webhooks;
+      const none: PlannedRoute = { domain, recipients: [], users: new Map(), strangers: [] };
+      const route = routes.get(domain.id) ?? none;
+      routes.set(domain.id, route);
+      route.recipients.push(forwardPath);
+      if (user) addAddressee(route.users, user, forwardPath);
+      else route.strangers.push(forwardPath);
     }
   }
   return plan;
-}
-
-function addToWebhook(
-  { webhooks }: DeliveryPlan,
-  forwardPath: string,
-  { domain, user }: Extract<Destination, { kind: 'webhook' }>,
-): void {
-  const webhook: PlannedWebhook = webhooks.get(domain.id) ?? {
-    domain,
-    recipients: [],
-    users: new Map(),
-    strangers: [],
-  };
-  webhooks.set(domain.id, webhook);
-  webhook.recipients.push(forwardPath);
-  if (user) addAddressee(webhook.users, user, forwardPath);
-  else webhook.strangers.push(forwardPath);
 }
 
 /** Where several forward-paths name one account, the first one counts. */

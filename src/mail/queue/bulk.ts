@@ -4,6 +4,7 @@
  * that is being attempted is not changed.
  */
 import { setImmediate as turn } from 'node:timers/promises';
+import { sql } from 'kysely';
 import type { Database, Queries, Row } from '../../platform/database/database.ts';
 import type { EpochMs, Step } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
@@ -296,15 +297,10 @@ export async function changeRows(
   const changing = {
     retry: () =>
       // A delivery whose payload was removed cannot be retried.
-      rows.where(hasPayload).set((eb) => ({
+      rows.where(hasPayload).set({
         ...putBack(now),
-        next_attempt_at: eb
-          .case()
-          .when(eb.and([eb('status', '<>', 'failed'), eb('attempts', '=', 0)]))
-          .then(eb.ref('next_attempt_at'))
-          .else(now)
-          .end(),
-      })),
+        next_attempt_at: sql`case when status <> 'failed' and attempts = 0 then next_attempt_at else ${now} end`,
+      }),
     hold: () => rows.set({ status: 'held', held_by: heldBy }),
     release: () => rows.set({ status: 'queued', held_by: null }),
     drop: () => rows.set({ ...dropped, held_by: null, finished_at: now }),

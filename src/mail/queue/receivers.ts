@@ -5,7 +5,7 @@
  * 100,000 is counted without reading its rows. A delivery that was never tried is in the first of them alone.
  */
 import { type RawBuilder, sql } from 'kysely';
-import type { ReadDatabase } from '../../platform/database/database.ts';
+import { type ReadDatabase, withoutNulls } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
   conditionsOf,
@@ -318,7 +318,7 @@ export async function summarize(
     domains: domains.map((row) => ({ ...writeLine(row), domainId: Number(row.value) })),
     senders: senders.map((row) => ({
       ...writeLine(row),
-      ...(row.value !== null && { mailFrom: row.value }),
+      ...withoutNulls({ mailFrom: row.value }),
     })),
   };
 }
@@ -345,8 +345,7 @@ interface LineRow {
 function writeLine({ queued, held, failed, oldest, due }: LineRow): SummaryLine {
   return {
     counts: { queued, held, failed },
-    oldestAt: oldest,
-    ...(due !== null && { nextAttemptAt: due }),
+    ...withoutNulls({ oldestAt: oldest, nextAttemptAt: due }),
   };
 }
 

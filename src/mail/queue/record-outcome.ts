@@ -283,13 +283,9 @@ function attemptOf(
   return [{ mailId, event, recipient, deliveryId, webhookId, status: traced, detail }];
 }
 
-interface FailedDelivery {
-  readonly id: number;
-  readonly domainId: number;
-  readonly destination: string;
-  readonly mailId?: string | undefined;
-  readonly recipient?: string | undefined;
-}
+type FailedDelivery = Pick<JobFacts, 'id' | 'domainId' | 'destination'> & {
+  readonly [Name in 'mailId' | 'recipient']?: string | undefined;
+};
 
 /** @param detail why, for people */
 export function failedEvent(

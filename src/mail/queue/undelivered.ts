@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import { chunks, type Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { type Delivery, type DeliveryError, errorFromJson } from './delivery.ts';
+import { type Delivery, errorFromJson } from './delivery.ts';
 import { hasPayload, toDelivery } from './operator-rows.ts';
 import type { OpenState } from './queue-filter.ts';
 
@@ -25,13 +25,9 @@ interface UndeliveredRequest extends StateRequest {
 }
 
 /** What the index names, and what decides whether it is meant. */
-export interface Undelivered {
-  readonly id: number;
+export interface Undelivered extends Pick<Delivery, 'id' | 'createdAt' | 'attempts' | 'lastError'> {
   readonly mailId: string | undefined;
-  readonly createdAt: EpochMs;
-  readonly attempts: number;
   readonly dueAt: EpochMs;
-  readonly lastError?: DeliveryError;
 }
 
 export async function readUndelivered(

@@ -3,7 +3,12 @@
  * `send`.
  */
 import { type Static, Type } from 'typebox';
-import { PreparedQuery, type Queries, type Row } from '../../platform/database/database.ts';
+import {
+  PreparedQuery,
+  type Queries,
+  type Row,
+  withoutNulls,
+} from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { payloadFormat } from '../queue/queue.ts';
@@ -148,11 +153,9 @@ export async function readStatus(queries: Queries, row: SendRow): Promise<SendSt
     messageId: row.message_id,
     status: BY_PROGRESS.find((status) => found.has(status)) ?? 'queued',
     ...(row.send_at !== null && { sendAt: new Date(row.send_at).toISOString() }),
-    recipients: recipients.map(({ address, status, detail }) => ({
-      address,
-      status,
-      ...(detail !== null && { detail }),
-    })),
+    recipients: recipients.map(({ address, status, detail }) =>
+      withoutNulls({ address, status, detail }),
+    ),
   };
 }
 

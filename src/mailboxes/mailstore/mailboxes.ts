@@ -1,4 +1,5 @@
 /** Rows of `mailboxes`: finds, makes and renames them, and keeps the keywords that each lists. */
+import { sql } from 'kysely';
 import {
   type Database,
   PreparedQuery,
@@ -212,18 +213,9 @@ export class Mailboxes {
       .insertInto('counters')
       .values({ name: UIDVALIDITY_COUNTER, value: seconds + count })
       .onConflict((conflict) =>
-        conflict.column('name').doUpdateSet((eb) => ({
-          value: eb(
-            eb
-              .case()
-              .when('counters.value', '>', seconds)
-              .then(eb.ref('counters.value'))
-              .else(seconds)
-              .end(),
-            '+',
-            count,
-          ),
-        })),
+        conflict.column('name').doUpdateSet({
+          value: sql`(case when counters.value > ${seconds} then counters.value else ${seconds} end) + ${count}`,
+        }),
       )
       .returning('value')
       .executeTakeFirstOrThrow();
@@ -241,17 +233,18 @@ export function stateOf({ name, uidvalidity, highestmodseq }: MailboxRow): Mailb
   return { mailbox: name, uidvalidity: String(uidvalidity), token: String(highestmodseq) };
 }
 
+/** @param token that a sync would return now: here a MODSEQ */
 export function mailboxChange(
   user: MailUser,
-  { name, uidvalidity }: Pick<MailboxRow, 'name' | 'uidvalidity'>,
-  modseq: number,
+  { name, uidvalidity }: { readonly name: string; readonly uidvalidity: number | string },
+  token: number | string,
 ): MailboxChange {
   return {
     kind: 'mailbox',
     accountId: user.accountId,
     mailbox: name,
     uidvalidity: String(uidvalidity),
-    token: String(modseq),
+    token: String(token),
     eventType: 'MailboxesChanged',
   };
 }

@@ -182,9 +182,8 @@ class PartReader {
   }
 
   async #readAhead(start: number, until: number): Promise<void> {
-    const pieces: Buffer[] = [];
     const range = { start, end: Math.max(until, start + AHEAD) };
-    for await (const piece of this.#open(range)) pieces.push(asBuffer(piece));
+    const pieces = await Array.fromAsync(this.#open(range), asBuffer);
     this.#read = { from: start, octets: Buffer.concat(pieces) };
   }
 }

@@ -197,10 +197,7 @@ export class Tokens {
    */
   async checkMailPassword(given: GivenPassword, protocol: MailProtocol): Promise<MailAccess> {
     const { credentials, appPasswordId } = await this.#passwords.identifyProgram(given, protocol);
-    refuseSuspended(credentials);
-    const { accountId, address, userId, credentialVersion } = credentials;
-    const expiresAt = Number.POSITIVE_INFINITY;
-    const opened = { accountId, address, userId, credentialVersion, expiresAt };
+    const opened = accessOf(credentials, Number.POSITIVE_INFINITY);
     return { ...opened, ...(appPasswordId !== undefined && { appPasswordId }) };
   }
 
@@ -216,17 +213,8 @@ export class Tokens {
       claims.kind === 'account'
         ? checkOwn(claims, await this.#credentials.ofAccount(claims.accountId, name))
         : this.#checkAddress(claims, await this.#credentials.ofAddress(claims.address, name));
-    refuseSuspended(credentials);
-    const { accountId, address, userId, credentialVersion, mailbox } = credentials;
-    const { expiresAt } = claims;
-    return {
-      accountId,
-      address,
-      userId,
-      credentialVersion,
-      expiresAt,
-      ...(mailbox && { mailbox }),
-    };
+    const { mailbox } = credentials;
+    return { ...accessOf(credentials, claims.expiresAt), ...(mailbox && { mailbox }) };
   }
 
   /** Claims of a token whose signature was verified lately. */
@@ -310,6 +298,13 @@ function checkOwn(
     throw refuseToken('was issued before the password was reset');
   }
   return credentials;
+}
+
+/** @throws Refusal account_inactive */
+function accessOf(credentials: Credentials, expiresAt: EpochMs): MailAccess {
+  refuseSuspended(credentials);
+  const { accountId, address, userId, credentialVersion } = credentials;
+  return { accountId, address, userId, credentialVersion, expiresAt };
 }
 
 function refuseSuspended({ status }: Credentials): void {

@@ -84,37 +84,14 @@ export function dkimHost(selector: string): string {
 /** The records that a new claim starts with. */
 export function seedRecords(domainId: number, expected: Expected): NewRow<'dns_records'>[] {
   const { mailHostname, spfInclude, dkim } = expected;
-  const common = { domain_id: domainId, priority: null, status: 'pending', marked: 0 } as const;
+  const common = { domain_id: domainId, status: 'pending', marked: 0 } as const;
+  const mx = { ...common, record_type: 'MX', priority: MX_PRIORITY } as const;
+  const txt = { ...common, record_type: 'TXT', priority: null } as const;
   return [
-    {
-      ...common,
-      purpose: 'mx',
-      record_type: 'MX',
-      host: '@',
-      expected_value: mailHostname,
-      priority: MX_PRIORITY,
-    },
-    {
-      ...common,
-      purpose: 'spf',
-      record_type: 'TXT',
-      host: '@',
-      expected_value: spfValue(spfInclude),
-    },
-    {
-      ...common,
-      purpose: 'dmarc',
-      record_type: 'TXT',
-      host: '_dmarc',
-      expected_value: 'v=DMARC1; p=none',
-    },
-    {
-      ...common,
-      purpose: 'dkim',
-      record_type: 'TXT',
-      host: dkimHost(dkim.selector),
-      expected_value: dkim.txtValue,
-    },
+    { ...mx, purpose: 'mx', host: '@', expected_value: mailHostname },
+    { ...txt, purpose: 'spf', host: '@', expected_value: spfValue(spfInclude) },
+    { ...txt, purpose: 'dmarc', host: '_dmarc', expected_value: 'v=DMARC1; p=none' },
+    { ...txt, purpose: 'dkim', host: dkimHost(dkim.selector), expected_value: dkim.txtValue },
   ];
 }
 

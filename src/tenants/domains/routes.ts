@@ -93,28 +93,19 @@ function checkForwardAddress(text: string, domain: string): string {
  */
 export function checkRoute(domain: string, settings: RouteSettings): RouteColumns {
   const { forwardMode } = settings;
-  if (forwardMode === 'store') {
-    return {
-      forward_mode: 'store',
-      webhook_url: null,
-      webhook_secret: null,
-      forward_to_email: null,
-    };
+  const given: Partial<RouteSettings> = forwardMode === 'store' ? {} : settings;
+  const { webhookUrl: url, webhookSecret: secret, forwardToEmail: to } = given;
+  if (forwardMode === 'forward_email' && !to) {
+    throw invalidField('forward_to_email', 'is required when forward_mode is forward_email');
   }
-  if (forwardMode === 'forward_email') {
-    if (!settings.forwardToEmail) {
-      throw invalidField('forward_to_email', 'is required when forward_mode is forward_email');
-    }
-  } else if (!settings.webhookUrl) {
+  if (forwardMode.startsWith('webhook') && !url) {
     throw invalidField('webhook_url', `is required when forward_mode is ${forwardMode}`);
   }
   return {
     forward_mode: forwardMode,
-    webhook_url: settings.webhookUrl ? checkWebhookUrl(settings.webhookUrl) : null,
-    webhook_secret: settings.webhookSecret ? checkWebhookSecret(settings.webhookSecret) : null,
-    forward_to_email: settings.forwardToEmail
-      ? checkForwardAddress(settings.forwardToEmail, domain)
-      : null,
+    webhook_url: url ? checkWebhookUrl(url) : null,
+    webhook_secret: secret ? checkWebhookSecret(secret) : null,
+    forward_to_email: to ? checkForwardAddress(to, domain) : null,
   };
 }
 

@@ -1,4 +1,5 @@
 /** Event hooks as rows: one for a user, with the place up to which his events were queued for its URL. */
+import { sql } from 'kysely';
 import type { Queries, Row } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type EventType, eventTypes } from './write-events.ts';
@@ -80,6 +81,7 @@ export interface NewHook
 export async function saveHook(tx: Queries, hook: NewHook): Promise<EventHook> {
   const { secret, keepsSecret, previousUntil: until } = hook;
   const settings = { url: hook.url, types: hook.types?.join(',') ?? null };
+  const isSame = sql`event_hooks.secret = ${secret}`;
   const row = await tx
     .insertInto('event_hooks')
     .values({
@@ -92,24 +94,13 @@ export async function saveHook(tx: Queries, hook: NewHook): Promise<EventHook> {
       created_at: hook.createdAt,
     })
     .onConflict((conflict) =>
-      conflict.column('user_id').doUpdateSet((eb) => {
-        if (keepsSecret) return settings;
-        const isSame = eb('event_hooks.secret', '=', secret);
-        const [previous, ends] = [
-          eb.ref('event_hooks.secret_previous'),
-          eb.ref('event_hooks.secret_until'),
-        ];
-        return {
-          ...settings,
+      conflict.column('user_id').doUpdateSet({
+        ...settings,
+        ...(!keepsSecret && {
           secret,
-          secret_previous: eb
-            .case()
-            .when(isSame)
-            .then(previous)
-            .else(eb.ref('event_hooks.secret'))
-            .end(),
-          secret_until: eb.case().when(isSame).then(ends).else(until).end(),
-        };
+          secret_previous: sql`case when ${isSame} then event_hooks.secret_previous else event_hooks.secret end`,
+          secret_until: sql`case when ${isSame} then event_hooks.secret_until else ${until} end`,
+        }),
       }),
     )
     .returningAll()

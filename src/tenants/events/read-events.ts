@@ -23,6 +23,7 @@ import {
   type Database,
   type Queries,
   type Row,
+  withoutNulls,
 } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
@@ -303,12 +304,7 @@ type EventRow = Omit<Row<'events'>, 'user_id' | 'organization_id'>;
 
 function toEvent(row: EventRow): Event {
   const { type, account_id, mailbox, uid, data, created_at: at } = row;
-  const told = {
-    ...(account_id !== null && { account_id }),
-    ...(mailbox !== null && { mailbox }),
-    ...(uid !== null && { uid }),
-    ...JSON.parse(data),
-  };
+  const told = { ...withoutNulls({ account_id, mailbox, uid }), ...JSON.parse(data) };
   // Written by `writeEvents` alone.
   return { cursor: writeCursor(row), type: type as EventType, at, data: told };
 }

@@ -31,6 +31,7 @@ import type {
 } from '../../mailstore/mailstore.ts';
 import {
   canonicalMailboxName,
+  mailboxChange,
   partiesOf,
   pruneTombstones,
   readToken,
@@ -311,14 +312,7 @@ export class ImapMailstore implements Mailstore {
     known?: KnownState,
   ): Promise<MailboxChange> {
     const { uidvalidity, state } = known ?? (await this.#stateOf(connection, user, mailbox));
-    return {
-      kind: 'mailbox',
-      accountId: user.accountId,
-      mailbox,
-      uidvalidity,
-      token: formatState(state),
-      eventType: 'MailboxesChanged',
-    };
+    return mailboxChange(user, { name: mailbox, uidvalidity }, formatState(state));
   }
 
   async #stateOf(connection: Connection, user: MailUser, mailbox: string): Promise<KnownState> {
