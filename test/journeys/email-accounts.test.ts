@@ -234,6 +234,10 @@ onEachEngine('email accounts', (engine) => {
     const waiting = await create({ domain: 'waiting.test', local_part: 'ann' });
     assert.equal(waiting.status, 409);
     assert.equal(waiting.body.code, 'domain_not_active');
+    assert.match(
+      waiting.body.detail,
+      /^waiting\.test is pending: .*GET \/v2\/domains\/waiting\.test\/dns /,
+    );
     const nowhere = await create({ domain: 'nowhere.test', local_part: 'ann' });
     assert.equal(nowhere.status, 404);
     assert.equal(nowhere.body.code, 'domain_not_found');
@@ -268,6 +272,8 @@ onEachEngine('email accounts', (engine) => {
       assert.equal(answer.body.code, 'invalid_request');
       assert.equal(answer.body.errors[0].field, field);
     }
+    const whole = await create({ local_part: 'ann@acme.test' });
+    assert.equal(whole.body.detail, 'local_part must be what stands in front of the "@" alone');
     const { body } = await create({ local_part: 'eve' });
     const path = `/v2/email-accounts/${body.account.id}`;
     const changes: [object, string][] = [

@@ -857,6 +857,10 @@ onEachEngine('sending mail', (engine) => {
   ];
   test('bad input is refused by the name of its field', async () => {
     const ada = await service.makeAccount('ada');
+    const texts = { to: ['a@far.test'], cc: 'a@far.test' };
+    const said = await send(ada, texts);
+    assert.match(said.body.detail, /to\.0 must be an object with address/);
+    assert.match(said.body.detail, /cc must be an array of objects with address/);
     for (const [title, body, field] of refusals) {
       // A From of the account's own.
       const own = JSON.parse(

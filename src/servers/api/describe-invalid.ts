@@ -43,7 +43,8 @@ function fieldOf(found: FastifySchemaValidationError): string {
   return path.join('.');
 }
 
-function expected({ keyword, params, message }: FastifySchemaValidationError): string {
+function expected(error: FastifySchemaValidationError & { parentSchema?: Schema }): string {
+  const { keyword, params, message, parentSchema } = error;
   const counted = keyword.endsWith('Items') ? 'items' : 'characters';
   switch (keyword) {
     case 'required':
@@ -53,7 +54,7 @@ function expected({ keyword, params, message }: FastifySchemaValidationError): s
     case 'enum':
       return `must be one of ${String(params.allowedValues).replaceAll(',', ', ')}`;
     case 'type':
-      return `must be ${article(String(params.type))}`;
+      return `must be ${article(String(params.type))}${contentsOf(parentSchema)}`;
     case 'minLength':
     case 'minItems':
       return params.limit === 1
@@ -72,6 +73,19 @@ function expected({ keyword, params, message }: FastifySchemaValidationError): s
     default:
       return message ?? 'is not valid';
   }
+}
+
+/** What a refusal reads of a schema. */
+interface Schema {
+  readonly type?: string;
+  readonly items?: Schema;
+  readonly required?: readonly string[];
+}
+
+/** What an array or an object has to have, as in `an array of objects with address`. */
+function contentsOf(schema: Schema | undefined): string {
+  if (schema?.items?.type) return ` of ${schema.items.type}s${contentsOf(schema.items)}`;
+  return schema?.required?.length ? ` with ${schema.required.join(', ')}` : '';
 }
 
 function article(type: string): string {

@@ -175,6 +175,8 @@ function openServer(
         // TypeBox writes the schemas, and a test checks the document that is made of them. Checking them here first
         // compiles the schema of schemas, which takes as long as all of ours together.
         validateSchema: false,
+        // With the schema in each error, a refusal says what belongs into an object or an array.
+        verbose: true,
       },
     },
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, options.logger),

@@ -51,9 +51,13 @@ export class RequestLimits implements RateLimits {
     const usage = await this.#take(bucket, request.raw);
     reply.headers(headersOf(usage));
     if (!usage.exceeded) return undefined;
-    return new Refusal('rate_limited', `at most ${usage.most} requests are allowed in a minute`, {
-      retryAfter: usage.resetSeconds,
-    });
+    return new Refusal(
+      'rate_limited',
+      `this client may make ${usage.most} requests in a minute: try again in ${usage.resetSeconds} s`,
+      {
+        retryAfter: usage.resetSeconds,
+      },
+    );
   }
 
   /** Charges a request that no route sees: one for a WebSocket. */

@@ -35,6 +35,9 @@ export function checkLocalPart(text: string, domain: string): string {
   if (text.length > LOCAL_PART_MAX || text === '') {
     throw invalidField('local_part', `must have 1 to ${LOCAL_PART_MAX} characters`);
   }
+  if (text.includes('@')) {
+    throw invalidField('local_part', 'must be what stands in front of the "@" alone');
+  }
   if (!DOT_STRING.test(text)) {
     throw invalidField(
       'local_part',

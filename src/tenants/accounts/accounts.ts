@@ -387,7 +387,10 @@ export class Accounts {
 
 function refuseInactive({ name, status }: Pick<Domain, 'name' | 'status'>): void {
   if (status !== 'active') {
-    throw new Refusal('domain_not_active', `${name} is not active: its DNS is not verified`);
+    throw new Refusal(
+      'domain_not_active',
+      `${name} is ${status}: it becomes active once its records are in DNS; GET /v2/domains/${name}/dns lists them`,
+    );
   }
 }
 

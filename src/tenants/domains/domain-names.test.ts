@@ -119,3 +119,8 @@ test('a normalized name does not change when it is normalized again', () => {
     { numRuns: 2000 },
   );
 });
+
+test('who claims a public suffix is told what to claim', () => {
+  const said = /one can register, or below one: under co\.uk, others hold their names/;
+  assert.throws(() => checkClaimedName('co.uk', OURS), said);
+});

@@ -47,7 +47,7 @@ export function checkClaimedName(text: string, mailHostname: string): string {
   if (getDomain(name, { allowPrivateDomains: true }) === null) {
     throw invalidField(
       'domain',
-      'must be a registrable domain or below one; it is a public suffix, under which others hold names',
+      `must be a domain that one can register, or below one: under ${name}, others hold their names`,
     );
   }
   return name;
