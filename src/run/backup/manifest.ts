@@ -1,6 +1,6 @@
 /** The description of a backup: `backup.json`, which is written last, and `SHA256SUMS`. */
 import { createHash } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, existsSync } from 'node:fs';
 import { open, readdir, realpath, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -93,6 +93,7 @@ export async function readManifest(folder: string): Promise<Manifest> {
     manifest = JSON.parse(await text(await openFile(folder, MANIFEST)));
   } catch (error) {
     if (error instanceof BackupFailed) throw error;
+    if (!existsSync(folder)) throw new BackupFailed(`there is no folder ${folder}`);
     const why = isMissing(error)
       ? `it has no ${MANIFEST}, which is written last: the backup was interrupted, or this is another folder`
       : `${MANIFEST} cannot be read: ${String(error)}`;

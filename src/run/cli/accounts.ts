@@ -4,6 +4,8 @@ import { CommandFailed } from './command.ts';
 import {
   changeOne,
   connect,
+  describeItem,
+  type Item,
   type List,
   listCommand,
   onService,
@@ -39,11 +41,22 @@ export function accountsCommand(): Command {
 function showAccount(): Command {
   return onService(new Command('show'))
     .description('an account: what it sent and received, where to, and why its mail waits')
-    .argument(ACCOUNT)
+    .argument(...ACCOUNT)
     .action(async (name: string, given: ServiceArguments) => {
       const id = await findAccountId(await connect(given.url), name);
-      await showItem(`accounts/${id}`, given);
+      await showItem<Item>(`accounts/${id}`, given, describeAccount);
     });
+}
+
+/** An account, and of its hours and days those with mail. */
+function describeAccount(account: Item): string {
+  const withMail = (name: string) => {
+    const spans = account[name];
+    const hasMail = ({ at: _, ...counts }: Item) =>
+      Object.values(counts).some((count) => count !== 0);
+    return Array.isArray(spans) ? { [name]: spans.filter(hasMail) } : {};
+  };
+  return describeItem({ ...account, ...withMail('hours'), ...withMail('days') });
 }
 
 function suspendAccount(): Command {
@@ -55,15 +68,15 @@ function suspendAccount(): Command {
 /** A command that changes an account. @param bodyOf what the call says beside its id */
 function onAccount(action: string, bodyOf: (given: ServiceArguments) => object): Command {
   return onService(new Command(action))
-    .argument(ACCOUNT)
+    .argument(...ACCOUNT)
     .action(async (name: string, given: ServiceArguments) => {
       const id = await findAccountId(await connect(given.url), name);
       return changeOne(`accounts/${action}`, { id, ...bodyOf(given) }, given);
     });
 }
 
-/** The argument of a command. */
-export const ACCOUNT = '<account-id or address>';
+/** The argument of a command, and what it is. */
+export const ACCOUNT = ['<account>', 'its id or its address'] as const;
 
 /** The account of an id or an address; several users may have one where they claim the same domain. */
 export async function findAccountId(client: ServiceClient, address: string): Promise<number> {
@@ -75,7 +88,7 @@ export async function findAccountId(client: ServiceClient, address: string): Pro
   }>('GET', path);
   const named = items.filter((one) => one.address === address.toLowerCase());
   const [one, ...others] = named;
-  if (!one) throw new CommandFailed(`There is no account ${address}`);
+  if (!one) throw new CommandFailed(`there is no account ${address}`);
   if (others.length === 0) return one.id;
   const ids = named.map(({ id }) => id).join(', ');
   throw new CommandFailed(`Several accounts have this address: name one by its id (${ids})`);
@@ -98,7 +111,7 @@ function readSize(text: string): number | null {
 function quotaCommand(): Command {
   return onService(new Command('quota'))
     .description('sets how much the mailboxes of an account may hold')
-    .argument(ACCOUNT)
+    .argument(...ACCOUNT)
     .argument('<size>', 'such as 500MB or 2GB; none: no limit; default: QUOTA_BYTES', readSize)
     .action(async (name: string, size: number | null, given: ServiceArguments) => {
       const id = await findAccountId(await connect(given.url), name);

@@ -5,7 +5,14 @@ import { type BodyStore, openBodyStore, StoreUnavailable } from '../../mailboxes
 import { isStorageFull } from '../../platform/database/database.ts';
 import type { Manifest } from '../backup/backup.ts';
 import { type Config, databaseFile, readConfig, secretsPath } from '../config/config.ts';
-import { CommandFailed, type CommandParts, formatBytes, openProgress, report } from './command.ts';
+import {
+  CommandFailed,
+  type CommandParts,
+  formatBytes,
+  helpText,
+  openProgress,
+  report,
+} from './command.ts';
 import { openToRead } from './read-database.ts';
 
 /** Only where it is needed: it takes longer to load than most commands take. */
@@ -38,7 +45,7 @@ export function backupCommand({ version }: CommandParts): Command {
     .argument('[folder]', 'the folder that the backup is written to')
     .option('--noted', 'makes none, and notes that another program has made one now')
     .option('--json', 'prints the result as JSON')
-    .addHelpText('after', BACKUP_HELP)
+    .addHelpText('after', helpText(BACKUP_HELP))
     .action((folder: string | undefined, { json, noted }: Arguments) => {
       if ((folder === undefined) !== (noted === true)) {
         throw new CommandFailed('backup: name a folder, or use --noted alone', 2);
@@ -100,7 +107,7 @@ export function restoreCommand(): Command {
     .argument('<folder>', 'the folder of the backup')
     .option(...ALLOW_MISSING)
     .option('--json', 'prints the result as JSON')
-    .addHelpText('after', RESTORE_HELP)
+    .addHelpText('after', helpText(RESTORE_HELP))
     .action((folder: string, { json, allowMissingBodies }: Arguments) => {
       const config = readConfig(process.env);
       const { dataDir } = config;

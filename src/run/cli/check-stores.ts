@@ -1,14 +1,17 @@
-/** What `postroom doctor` checks where data is stored: the database, and where they are set Redis and the bucket. */
-import { stat } from 'node:fs/promises';
+/** What `postroom doctor` checks where data is stored: disk, database, and where they are set Redis and the bucket. */
+import { stat, statfs } from 'node:fs/promises';
 import {
   compareStoreIds,
+  FREE_BYTES_LEFT,
   openBodyStore,
   StoreUnavailable,
   storeIdOf,
 } from '../../mailboxes/bodies/bodies.ts';
 import { refuseUnfit, schemaVersions, UnfitDatabase } from '../../platform/database/database.ts';
+import { isMissing } from '../../platform/files/files.ts';
 import { hasDomains } from '../../tenants/domains/domains.ts';
 import { type Config, databaseFile, redactUrl } from '../config/config.ts';
+import { formatBytes } from './command.ts';
 import { openToRead } from './read-database.ts';
 
 /** One thing that was checked. */
@@ -156,4 +159,28 @@ async function lookAtDatabase(config: StoreSettings) {
   const { version } = await schemaVersions(database);
   if (version === 0) return nothing;
   return { storeId: await storeIdOf(database), isNew: !(await hasDomains(database.read)) };
+}
+
+const MUCH_FREE = 1024 * 1024 * 1024;
+
+/** The disk of DATA_DIR, or where it will be. */
+export async function checkDisk(path: string): Promise<Verdict> {
+  const { bavail, bsize, blocks, files, ffree } = await statfs(path).catch((error: unknown) => {
+    if (isMissing(error)) return statfs('.');
+    throw error;
+  });
+  const free = bavail * bsize;
+  const said = `${formatBytes(free)} free of ${formatBytes(blocks * bsize)}`;
+  if (free < FREE_BYTES_LEFT) return failed(said, 'no mail is accepted: free some disk space');
+  // Some file systems do not count them.
+  if (files > 0 && ffree === 0) {
+    return failed(
+      `${said}, but no inode is free`,
+      'mail above 64 KiB is deferred: remove files, or make a file system with more inodes (df -i)',
+    );
+  }
+  if (free < MUCH_FREE || bavail / blocks < 0.05) {
+    return warning(said, `free some: below ${formatBytes(FREE_BYTES_LEFT)} new mail is deferred`);
+  }
+  return ok(said);
 }

@@ -8,6 +8,9 @@
 import { Command, CommanderError } from 'commander';
 import { CommandFailed, type CommandParts } from './command.ts';
 
+/** Descriptions wrap beside long names, too. */
+const HELP = { minWidthToWrap: 20 };
+
 type Load = (parts: CommandParts) => Promise<Command>;
 
 /** The commands in the order of the help. Only the one that is called is loaded: some need most of the service. */
@@ -59,7 +62,7 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     ...program.commands,
     ...program.commands.flatMap((one) => one.commands),
   ]) {
-    command.exitOverride().configureOutput({ outputError });
+    command.exitOverride().configureOutput({ outputError }).configureHelp(HELP);
   }
   try {
     await program.parseAsync(args, { from: 'user' });

@@ -1,4 +1,5 @@
 /** What all commands share: their parts, and how they report their result. */
+import type { AddHelpTextContext } from 'commander';
 import type { Logger } from 'pino';
 import type { Database } from '../../platform/database/database.ts';
 import type { BoundAddresses, Config, Secrets } from '../config/config.ts';
@@ -49,6 +50,20 @@ export function report(json: true | undefined, value: object, text: string): voi
   process.stdout.write(`${json ? JSON.stringify(value) : text}\n`);
 }
 
+/** The columns of help that goes to no terminal. */
+const HELP_COLUMNS = 80;
+
+/** Text for the end of a command's help, as wide as the rest of it; a blank line parts paragraphs. */
+export function helpText(text: string) {
+  return ({ command }: AddHelpTextContext): string => {
+    const columns = command.configureOutput().getOutHelpWidth?.() ?? HELP_COLUMNS;
+    const paragraphs = text.trim().split('\n\n');
+    return paragraphs
+      .map((one) => `\n${command.createHelp().boxWrap(one.replaceAll('\n', ' '), columns)}`)
+      .join('\n');
+  };
+}
+
 /** Columns with their names above; an empty cell is `-`. */
 export function table(
   names: readonly string[],
@@ -69,11 +84,12 @@ export function clean(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '?') || '-';
 }
 
-/** Bytes by powers of 1,000, as disks are sold: `812 B`, `34.5 KB`, `1.5 MB`. */
+/** Bytes by powers of 1,000, as disks are sold: `812 B`, `34.5 KB`, `1.5 GB`. */
 export function formatBytes(octets: number): string {
   if (octets < 1e3) return `${octets} B`;
   if (octets < 1e6) return `${(octets / 1e3).toFixed(1)} KB`;
-  return `${(octets / 1e6).toFixed(1)} MB`;
+  if (octets < 1e9) return `${(octets / 1e6).toFixed(1)} MB`;
+  return `${(octets / 1e9).toFixed(1)} GB`;
 }
 
 /** Milliseconds between two lines of progress. */

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { Command } from 'commander';
 import { pino } from 'pino';
 import { type Config, programName, publicUrlOf, readConfig } from '../config/config.ts';
-import { CommandFailed, type CommandParts, report } from './command.ts';
+import { CommandFailed, type CommandParts, helpText, report } from './command.ts';
 import { NotRunning, openClient, Refused, ServiceClient } from './service-client.ts';
 
 const USER = 'demo';
@@ -33,7 +33,7 @@ export function demoCommand(parts: CommandParts): Command {
     .option('--password <password>', 'password of the mailbox; default: a random one')
     .option('--json', 'prints the result as JSON')
     .option('--export', 'prints the result as shell commands')
-    .addHelpText('after', HELP)
+    .addHelpText('after', helpText(HELP))
     .action((given: DemoArguments) => runDemo(parts, given));
 }
 

@@ -4,13 +4,12 @@ import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { constants } from 'node:fs';
-import { access, readFile, stat, statfs } from 'node:fs/promises';
+import { access, readFile, stat } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
-import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
 import { when } from '../../platform/errors/errors.ts';
 import { isMissing } from '../../platform/files/files.ts';
 import { DAY_MS } from '../../platform/time/time.ts';
@@ -28,6 +27,7 @@ import {
   CONNECT_MS,
   checkBucket,
   checkDatabase,
+  checkDisk,
   checkRedis,
   type Finding,
   failed,
@@ -36,7 +36,7 @@ import {
   type Verdict,
   warning,
 } from './check-stores.ts';
-import { CommandFailed, type CommandParts, report } from './command.ts';
+import { CommandFailed, type CommandParts, helpText, report } from './command.ts';
 import { openToRead } from './read-database.ts';
 
 /** For a question to DNS, in milliseconds, for each of two attempts. */
@@ -53,18 +53,20 @@ export function doctorCommand(parts: CommandParts): Command {
     )
     .option('--reach <domain>', 'tries whether the mail servers of a domain can be reached')
     .option('--json', 'prints the result as JSON')
-    .addHelpText('after', HELP)
+    .addHelpText('after', helpText(HELP))
     .action(async ({ json, reach }: { json?: true; reach?: string }) => {
       const findings = await examine(readConfig(process.env), parts, reach);
       const failures = findings.filter(({ result }) => result === 'failed').length;
-      report(json, { ok: failures === 0, findings }, findings.map(describe).join('\n'));
+      const width = Math.max(...findings.map(({ check }) => check.length));
+      const lines = findings.map((finding) => describe(finding, width));
+      report(json, { ok: failures === 0, findings }, lines.join('\n'));
       if (failures > 0) throw new CommandFailed(`${failures} of ${findings.length} checks failed`);
     });
 }
 
-function describe({ check, result, detail, advice }: Finding): string {
-  const line = `${result.padEnd(7)}  ${check.padEnd(18)}  ${detail}`;
-  return advice === undefined ? line : `${line}\n${' '.repeat(29)}${advice}`;
+function describe({ check, result, detail, advice }: Finding, width: number): string {
+  const line = `${result.padEnd(7)}  ${check.padEnd(width)}  ${detail}`;
+  return advice === undefined ? line : `${line}\n${' '.repeat(9)}${advice}`;
 }
 
 const checkNames = (misspelt: readonly string[]) =>
@@ -156,27 +158,6 @@ async function checkFolder(path: string): Promise<Verdict> {
   }
 }
 
-const MUCH_FREE = 1024 * 1024 * 1024;
-
-async function checkDisk(path: string): Promise<Verdict> {
-  const { bavail, bsize, blocks, files, ffree } = await statfs(path).catch((error: unknown) => {
-    if (isMissing(error)) return statfs('.');
-    throw error;
-  });
-  const free = bavail * bsize;
-  const said = `${(free / 1e9).toFixed(1)} GB free, ${Math.round((100 * bavail) / blocks)} %`;
-  if (free < FREE_BYTES_LEFT) return failed(said, 'no mail is accepted: free some disk space');
-  // Some file systems do not count them.
-  if (files > 0 && ffree === 0) {
-    return failed(
-      `${said}, but no inode is free`,
-      'mail above 64 KiB is deferred: remove files, or make a file system with more inodes (df -i)',
-    );
-  }
-  if (free < MUCH_FREE || bavail / blocks < 0.05) return warning(said, 'free some disk space soon');
-  return ok(said);
-}
-
 /** Whether the clock is synchronized: signatures, tokens and TLS depend on it. */
 async function checkClock(): Promise<Verdict> {
   const now = new Date().toISOString();
@@ -258,8 +239,14 @@ async function checkListener(
   const { hostname } = new URL(publicUrlOf(host, port));
   const preface = ownPreface(hostname.replace(/^\[|\]$/g, ''), proxyNetworks);
   const found = await checkBanner(hostname, port, setting, { preface, ...how });
-  const isAway = (await service).result === 'warning' && found.detail.endsWith('(ECONNREFUSED)');
-  return isAway ? notStarted(`${hostname}:${port}`, 'start the service') : found;
+  if (!found.detail.endsWith('(ECONNREFUSED)')) return found;
+  const location = `${hostname}:${port}`;
+  return (await service).result === 'warning'
+    ? notStarted(location, 'start the service')
+    : failed(
+        `the service runs, but nothing listens at ${location}`,
+        `restart the service if ${setting} was changed; its log says why it does not listen`,
+      );
 }
 
 interface Banner {

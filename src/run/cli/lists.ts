@@ -99,11 +99,13 @@ async function showList(list: List, given: ServiceArguments): Promise<void> {
   show();
   const more =
     cursor === undefined ? '' : `\nThere are more items: use --all or --cursor ${cursor}`;
-  const text =
-    items.length === 0
-      ? `No items found.${more}`
-      : `${tableOf(items, list.columns.split(' '))}${more}`;
+  const text = `${listItems(items, list.columns)}${more}`;
   report(given.json, { ok: true, items, ...(cursor && { cursor }) }, text);
+}
+
+/** The items of a list as a table. @param columns their names, with spaces between */
+export function listItems(items: readonly Item[], columns: string): string {
+  return items.length === 0 ? 'No items found.' : tableOf(items, columns.split(' '));
 }
 
 function cellOf(item: Item, column: string): string | undefined {

@@ -8,6 +8,7 @@ import {
   describeItem,
   type Item,
   listCommand,
+  listItems,
   onService,
   type ServiceArguments,
 } from './lists.ts';
@@ -30,21 +31,25 @@ async function findAppPasswords(client: ServiceClient, name: string) {
 function listAppPasswords(): Command {
   return onService(new Command('list'))
     .description('app passwords of an account, and when each was used')
-    .argument(ACCOUNT)
+    .argument(...ACCOUNT)
     .action(async (name: string, { url, json }: ServiceArguments) => {
       const client = await connect(url);
       const { path, user_id } = await findAppPasswords(client, name);
       const query = new URLSearchParams({ user_id });
       const { items } = await client.call<{ items: readonly Item[] }>('GET', `${path}?${query}`);
-      report(json, { ok: true, items }, describeItem({ app_passwords: items }));
+      report(
+        json,
+        { ok: true, items },
+        listItems(items, 'id name created_at last_used_at last_used_by'),
+      );
     });
 }
 
 function revokeAppPassword(): Command {
   return onService(new Command('revoke'))
     .description('revokes an app password: its sessions end, and it opens nothing any more')
-    .argument(ACCOUNT)
-    .argument('<app-password-id>')
+    .argument(...ACCOUNT)
+    .argument('<id>', 'that of the app password')
     .action(async (name: string, id: string, { url, json }: ServiceArguments) => {
       const client = await connect(url);
       const { path, user_id } = await findAppPasswords(client, name);

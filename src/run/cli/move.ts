@@ -38,7 +38,14 @@ import {
   moveData,
   type Progress,
 } from '../move/move.ts';
-import { CommandFailed, type CommandParts, formatBytes, openBar, report } from './command.ts';
+import {
+  CommandFailed,
+  type CommandParts,
+  formatBytes,
+  helpText,
+  openBar,
+  report,
+} from './command.ts';
 
 interface MoveArguments {
   readonly to?: string;
@@ -62,7 +69,7 @@ export function moveCommand(parts: CommandParts): Command {
       'where bodies are moved to: the URL of a bucket, s3 (that of S3_URL), or folder (DATA_DIR)',
     )
     .option('--json', 'prints the result as JSON')
-    .addHelpText('after', MOVE_HELP)
+    .addHelpText('after', helpText(MOVE_HELP))
     .action((given: MoveArguments) => runMove(parts, given));
 }
 

@@ -129,7 +129,10 @@ async function actOnQueue(action: string, given: ServiceArguments): Promise<void
     },
   );
   show();
-  const done = `${action}: ${changed} of ${matched} deliveries.${describeSkipped(skipped)}`;
+  const done =
+    matched === 0
+      ? `No delivery matches: nothing was done.${describeSkipped(skipped)}`
+      : `${action}: ${changed} of ${matched} deliveries.${describeSkipped(skipped)}`;
   report(json, { ok: true, matched, changed, skipped }, done);
 }
 

@@ -14,7 +14,7 @@ import {
   rotateSecret,
   signWithLast,
 } from '../config/config.ts';
-import { CommandFailed, type CommandParts, report } from './command.ts';
+import { CommandFailed, type CommandParts, helpText, report } from './command.ts';
 
 interface Secret {
   readonly name: RotatedSecret;
@@ -76,7 +76,7 @@ export function rotateCommand(parts: CommandParts): Command {
       new Option('--drop-old', 'removes all values except the one that signs').conflicts('sign'),
     )
     .option('--json', 'prints the result as JSON')
-    .addHelpText('after', HELP)
+    .addHelpText('after', helpText(HELP))
     .action((given: string, options: Given) => runRotate(parts, given, options));
 }
 
@@ -93,6 +93,9 @@ async function runRotate(
     throw new CommandFailed(
       `${setting} is set and replaces the generated secret: write the new value there, before the old one, separated by a comma`,
     );
+  }
+  if (sign && secret.isShared) {
+    throw new CommandFailed(`${given}: --sign is for values that only nodes know`, 2);
   }
   const { store, database, close } = await openStore(parts, config);
   try {

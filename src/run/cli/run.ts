@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import { pino } from 'pino';
 import { schemaVersions } from '../../platform/database/database.ts';
 import { readConfig } from '../config/config.ts';
-import { type CommandParts, report } from './command.ts';
+import { type CommandParts, helpText, report } from './command.ts';
 
 export function startCommand(parts: CommandParts): Command {
   return new Command('start')
@@ -20,7 +20,7 @@ export function migrateCommand(parts: CommandParts): Command {
   return new Command('migrate')
     .description('migrates the database to the schema of this program, and exits')
     .option('--json', 'prints the result as JSON')
-    .addHelpText('after', MIGRATE_HELP)
+    .addHelpText('after', helpText(MIGRATE_HELP))
     .action(({ json }: { json?: true }) => migrate(parts, json));
 }
 
