@@ -48,7 +48,7 @@ const QUOTES =
 
 const STYLES = `
   :root { color-scheme: light; color: #1f2328; }
-  :root.bare.dark { color-scheme: dark; color: #e7e8ec; }
+  @media screen { :root.bare.dark { color-scheme: dark; color: #e7e8ec; } }
   :root.bare body { padding-inline: 0; }
   body { margin: 0; padding: 0.75rem 1rem; font: 15px / 1.55 Inter, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Helvetica Neue", Arial, sans-serif; overflow-wrap: anywhere; }
   img { max-width: 100%; height: auto; }

@@ -21,8 +21,9 @@ import { go, isPanelOpen, route } from './route.ts';
 
 const server = { baseUrl: location.origin, app: 'webmail' };
 
-/** After mail went out, the server says so. */
-const AFTER_MS = 1000;
+/** Mail goes out at its time or some seconds after it: it is looked at then, and again. */
+const SOON_MS = 1000;
+const AGAIN_MS = 10_000;
 const HOUR_MS = 3_600_000;
 
 /** A change that the server refused. */
@@ -135,7 +136,7 @@ export class OpenAccount implements Account {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(
       () => void this.#readWaiting(client),
-      Math.min(Math.max(0, next) + AFTER_MS, HOUR_MS),
+      Math.min(next > 0 ? next + SOON_MS : AGAIN_MS, HOUR_MS),
     );
   }
 

@@ -9,11 +9,18 @@ function read(name: string): string | undefined {
 
 export const brand = { name: read('webmail-name') ?? 'Mail' };
 
-const system = matchMedia('(prefers-color-scheme: dark)');
-const isSystemDark = ref(system.matches);
-system.addEventListener('change', ({ matches }) => {
-  isSystemDark.value = matches;
-});
+/** Whether a media query is true now. */
+function matches(query: string) {
+  const media = matchMedia(query);
+  const isSo = ref(media.matches);
+  media.addEventListener('change', () => {
+    isSo.value = media.matches;
+  });
+  return isSo;
+}
+
+const isSystemDark = matches('(prefers-color-scheme: dark)');
+const isPrinted = matches('print');
 
 /** As the system has it, or as chosen here. */
 export const isDark = computed(
@@ -36,14 +43,18 @@ const LIGHT = 0.183;
 export function followTheme(): void {
   const color = read('webmail-color');
   const { classList, style } = document.documentElement;
-  watchEffect(() => {
-    classList.toggle('dark', isDark.value);
+  const follow = () => {
+    // Browsers leave out the background on paper.
+    const isNight = isDark.value && !isPrinted.value;
+    classList.toggle('dark', isNight);
     if (color === undefined) return;
     style.setProperty('--button', color);
     style.setProperty('--button-strong', `color-mix(in oklab, ${color} 85%, black)`);
     style.setProperty('--on-button', luminance(color) > LIGHT ? '#16171a' : '#fff');
     const share = Math.max(35, 100 - Math.max(0, luminance(color) - LIGHT) * 100);
-    const text = isDark.value ? '45%, white' : `${share}%, black`;
+    const text = isNight ? '45%, white' : `${share}%, black`;
     style.setProperty('--action', `color-mix(in oklab, ${color} ${text})`);
-  });
+  };
+  // The browser prints as soon as it has told.
+  watchEffect(follow, { flush: 'sync' });
 }

@@ -36,14 +36,11 @@ export const Card = ({ account, message, isOpen, toggle }: CardProps) => {
               {from ? nameOf(from) : 'nobody'}
             </b>
             <span class="soft cut" dir="auto">
+              {waiting && <span class="pill wait">Goes out {formatSoon(waiting.sendAt)}</span>}{' '}
               {isOpen ? from?.address : message.preview}
             </span>
           </span>
-          {waiting ? (
-            <span class="pill wait">Goes out {formatSoon(waiting.sendAt)}</span>
-          ) : (
-            isDraft && <span class="pill wait">Draft</span>
-          )}
+          {isDraft && !waiting && <span class="pill wait">Draft</span>}
           {message.hasAttachment && !isOpen && <Icon name="attach" />}
           <When at={message.internalDate} />
         </button>

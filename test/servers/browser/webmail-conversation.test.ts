@@ -1,7 +1,7 @@
 /** Conversations in the webmail: as one row, what of a long one is in view, and mail of them that waits. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type MailPages, PHONE, startMailPages } from './mail-pages.ts';
+import { type MailPages, PHONE, startMailPages, until } from './mail-pages.ts';
 import { goTo, isLive, openWebmail, rowOf } from './webmail-page.ts';
 
 let pages: MailPages;
@@ -161,4 +161,20 @@ test('an answer that goes out tomorrow is one card, which is cancelled and edite
   const { changes } = await pages.callMail(id, 'POST', '/mail/sync', sent);
   assert.deepEqual(changes.added, []);
   assertQuiet();
+});
+
+test('what is dark on the screen has dark letters on paper, in mail without colours too', async () => {
+  const { address } = await pages.newAccount();
+  await pages.send(address, 'Plain', { html: '<p>Without colours</p>' });
+  const { page } = await openWebmail(pages, address, { colorScheme: 'dark' });
+  await rowOf(page, 'Plain').click();
+  await page.frameLocator('iframe').getByText('Without colours').waitFor();
+  const color = 'getComputedStyle(document.documentElement).color';
+  const inFrame = () => page.frames()[1]?.evaluate<string>(color);
+  assert.equal(await inFrame(), 'rgb(231, 232, 236)');
+  await page.emulateMedia({ media: 'print' });
+  await until(page, "getComputedStyle(document.body).color === 'rgb(31, 32, 36)'");
+  assert.equal(await inFrame(), 'rgb(31, 35, 40)');
+  await page.emulateMedia({ media: 'screen' });
+  await until(page, "getComputedStyle(document.body).color === 'rgb(231, 232, 236)'");
 });

@@ -82,6 +82,13 @@ test('a day with mail: it comes by itself, is read, archived and brought back, f
   await page.getByLabel('Name').fill('Bills');
   await page.keyboard.press('Enter');
   await page.locator('.mailboxes a', { hasText: 'Bills' }).waitFor();
+  // One within it stands below it by its own name.
+  await pages.callMail(id, 'POST', '/mail/mailboxes/create', { mailbox: 'Bills/Paid' });
+  const within = page.getByRole('link', { name: 'Paid', exact: true });
+  await within.waitFor();
+  assert.equal(await within.getAttribute('title'), 'Bills/Paid');
+  await pages.callMail(id, 'POST', '/mail/mailboxes/delete', { mailbox: 'Bills/Paid' });
+  await within.waitFor({ state: 'detached' });
   await rowOf(page, 'Invoice').click();
   await page.getByText('a.pdf').waitFor();
   await page.getByRole('toolbar', { name: 'This conversation' }).getByLabel('Move to').click();
