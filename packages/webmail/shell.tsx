@@ -14,7 +14,7 @@ import { accounts, current, here, type OpenAccount, titleOfName } from './state/
 import { brand } from './state/brand.ts';
 import { closeOverlay, opens, overlay } from './state/overlay.ts';
 import { writing } from './state/parts.ts';
-import { goTo, isPanelOpen, route } from './state/route.ts';
+import { go, isPanelOpen, route } from './state/route.ts';
 import { followOpened } from './thread/opened.ts';
 import { Thread } from './thread/thread.tsx';
 import { Button, Tool } from './ui/button.tsx';
@@ -113,7 +113,11 @@ const TopBar = ({ account }: { account: OpenAccount }) => (
     <button type="button" class="tool menu-button" aria-label="Mailboxes" popovertarget="mailboxes">
       <Icon name="menu" />
     </button>
-    <Button class="name" label={brand.name} press={() => goTo(account.address, 'INBOX')} />
+    <Button
+      class="name"
+      label={brand.name}
+      press={() => go({ address: account.address, mailbox: 'INBOX' })}
+    />
     <SearchBox account={account} />
     <Tool icon="settings" label="Settings" press={opens('settings')} />
   </header>

@@ -62,7 +62,9 @@ const SignInForm = defineComponent(() => {
         <input name="stay" type="checkbox" checked={current.value?.login.remembered} />
         <span>
           Stay signed in
-          <span class="hint">and keep a copy of the mail on this device, to read it offline</span>
+          <span class="soft small">
+            and keep a copy of the mail on this device, to read it offline
+          </span>
         </span>
       </label>
       <Failure text={error.value} />

@@ -57,7 +57,7 @@ export const FileList = ({ session }: FilesProps) => {
           ))}
         </ul>
         {size > FILES_MAX * 0.8 && (
-          <p class="hint">
+          <p class="soft small">
             {formatSize(size)} of {formatSize(FILES_MAX)}
           </p>
         )}

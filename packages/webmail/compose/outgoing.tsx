@@ -57,7 +57,7 @@ export const Outgoing = component<OpenedProps>(['account', 'close'], ({ account,
       {sends.value === undefined || sends.failure !== undefined ? (
         <Waiting of={sends} />
       ) : sends.value.length === 0 ? (
-        <p>Nothing was sent lately.</p>
+        <p>Nothing was sent from here lately.</p>
       ) : (
         <ul class="outgoing">
           {sends.value.map((send) => (

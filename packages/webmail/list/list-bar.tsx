@@ -1,9 +1,9 @@
 /** Above the list: what it shows, how many are chosen, and what can be done with these. */
-import { current, here, titleOfName } from '../state/accounts.ts';
+import { current, here, isTrash, titleOfName } from '../state/accounts.ts';
 import { sizeOf } from '../state/actions.ts';
 import { commands, hasUnread, target } from '../state/commands.ts';
 import { opens } from '../state/overlay.ts';
-import { goTo, route } from '../state/route.ts';
+import { go, route } from '../state/route.ts';
 import { Button, Tool } from '../ui/button.tsx';
 import { count } from '../ui/format.ts';
 import { sayFailure } from '../ui/toasts.tsx';
@@ -11,29 +11,39 @@ import { selection } from './selection.ts';
 import { list } from './source.ts';
 
 export const ListBar = () => (
-  <div class="list-bar bar wrap ruled">
-    {selection.chosen.size > 0 ? <Chosen /> : route.value.query ? <Found /> : <Title />}
-  </div>
+  <div class="list-bar bar wrap ruled">{selection.chosen.size > 0 ? <Chosen /> : <Shown />}</div>
 );
 
-function chooseTool() {
-  const isEmpty = list.rows.value.length === 0;
-  return <Tool icon="check" label="Choose all" press={selection.chooseRead} disabled={isEmpty} />;
-}
-
-const Title = () => {
-  const { total } = here.value ?? list.source.value;
+/** What the list is of. */
+const Shown = () => {
+  const { query, mailbox, address } = route.value;
+  const { isOffline, isIndexing, hasMore, total } = list.source.value;
+  const { length } = list.messages.value;
+  const all = here.value?.total ?? total;
+  const isAway = isOffline || (!query && current.value?.live.state === 'offline');
   return (
     <>
-      {chooseTool()}
+      <Tool icon="check" label="Choose all" press={selection.chooseRead} disabled={length === 0} />
       <h1 class="cut">
-        {titleOfName(route.value.mailbox)} <span class="soft small">{total.toLocaleString()}</span>
+        {query ? 'Search' : titleOfName(mailbox)}{' '}
+        <span class="soft small">
+          {query ? count(length, 'message', hasMore ? '+' : '') : all.toLocaleString()}
+        </span>
       </h1>
-      {current.value?.live.state === 'offline' && <span class="pill wait">Offline</span>}
-      {here.value?.specialUse === '\\Trash' && total > 0 && (
+      {isAway && (
+        <span class="pill wait" title={query && 'Only mail on this device was searched'}>
+          Offline
+        </span>
+      )}
+      {isIndexing && <span class="pill wait">New mail is still being indexed</span>}
+      {!query && isTrash(mailbox) && all > 0 && (
         <Button class="link" label="Empty" press={commands.empty} />
       )}
-      <Tool icon="refresh" label="Look for new mail" press={look} />
+      {query ? (
+        <Tool icon="close" label="End the search" press={() => go({ address, mailbox: 'INBOX' })} />
+      ) : (
+        <Tool icon="refresh" label="Look for new mail" press={look} />
+      )}
     </>
   );
 };
@@ -45,34 +55,18 @@ function look(): void {
     .catch((error: unknown) => sayFailure('No answer from the server', error));
 }
 
-const Found = () => {
-  const { isOffline, isIndexing, hasMore } = list.source.value;
-  const { length } = list.messages.value;
-  return (
-    <>
-      {chooseTool()}
-      <h1 class="cut">
-        Search <span class="soft small">{count(length, 'message', hasMore ? '+' : '')}</span>
-      </h1>
-      {isOffline && (
-        <span class="pill wait" title="Only mail on this device was searched">
-          Offline
-        </span>
-      )}
-      {isIndexing && <span class="pill wait">New mail is still being indexed</span>}
-      <Tool icon="close" label="End the search" press={() => goTo(route.value.address, 'INBOX')} />
-    </>
-  );
-};
-
 const Chosen = () => {
   const { chosen, isAll } = selection;
   const all = `All ${count(list.source.value.total, 'message')}`;
+  const amount = sizeOf(target.value);
   const canHaveAll = !isAll.value && list.missing.value > 0;
   return (
     <>
       <Tool icon="close" label="Choose none" shortcut="Escape" press={selection.clear} />
-      <span class="amount">{isAll.value ? all : count(sizeOf(target.value), 'message')}</span>
+      <span class="amount">
+        {isAll.value && 'All '}
+        {amount.toLocaleString()} <span class="unit">{amount === 1 ? 'message' : 'messages'}</span>
+      </span>
       {canHaveAll && chosen.size === list.rows.value.length && (
         <Button class="link" label={all} press={selection.chooseAll} />
       )}

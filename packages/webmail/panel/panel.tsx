@@ -48,7 +48,7 @@ export const ProtocolPanel = component<OpenedProps>(['account', 'close'], ({ acc
         <Tool icon="delete" label="Clear" press={sets(entries, [])} />
         <Tool icon="close" label="Close the protocol" press={close} />
       </header>
-      <p class="hint">
+      <p class="soft small">
         The newest first, without passwords and tokens. <a href="/docs/">How it works</a>
       </p>
       <ol>

@@ -57,7 +57,7 @@ const OpenBody = component<{ open: OpenMessage }>(['open'], ({ open }) => {
   ];
   return () => (
     <>
-      <div class="message-about">
+      <div class="message-about bar apart">
         <MessageHead message={read.message} auth={read.auth} />
         <Menu label="More about this message" items={items} />
       </div>

@@ -54,7 +54,7 @@ const Ways = ({ ways: { page, mailto }, writeTo }: WaysProps) =>
         The sender of this list offers it. If you never signed up, mark the message as spam: an
         answer shows that somebody reads it.
       </p>
-      <div class="buttons bar wrap">
+      <div class="bar wrap last">
         {mailto && <Button class="plain" label="Write a mail" press={() => writeTo(mailto)} />}
         {page && (
           <a class="button" href={page} target="_blank" rel="noopener noreferrer nofollow">

@@ -26,7 +26,7 @@ export const Settings = ({ account }: { account: Account }) => (
     <Choice label="Time to take a sent mail back" choice={remembered.undoSeconds} choices={times} />
     <Signature address={account.address} />
     <Pictures />
-    <div class="buttons bar wrap">
+    <div class="bar wrap last">
       <Button class="main" label="Done" press={closeOverlay} />
     </div>
   </Dialog>
@@ -44,7 +44,7 @@ function Choice<Value extends string | number>({ label, choice, choices }: Choic
     choice.value = choices[selectedIndex]?.[0] ?? choice.value;
   };
   return (
-    <label class="setting">
+    <label class="setting bar apart">
       {label}
       <select onChange={choose}>
         {choices.map(([value, text]) => (
@@ -62,7 +62,7 @@ function Switch({ label, isOn }: { label: string; isOn: Ref<boolean> }) {
     isOn.value = (event.target as HTMLInputElement).checked;
   };
   return (
-    <label class="setting">
+    <label class="setting bar apart">
       {label}
       <input type="checkbox" checked={isOn.value} onChange={turn} />
     </label>
@@ -97,9 +97,9 @@ const Pictures = () => {
     picturesFrom.value.length > 0 && (
       <div class="field">
         <p>Pictures from elsewhere are shown in mail of:</p>
-        <ul class="entries">
+        <ul>
           {picturesFrom.value.map((address) => (
-            <li key={address}>
+            <li class="bar apart" key={address}>
               {address}
               <button
                 type="button"

@@ -4,7 +4,7 @@ import { focusSearch } from '../search/search-box.tsx';
 import { current, mailboxes } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
 import { closeOverlay, opens } from '../state/overlay.ts';
-import { closeOpen, go, goTo, route } from '../state/route.ts';
+import { closeOpen, go, route } from '../state/route.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { runLastAction } from '../ui/toasts.tsx';
 
@@ -15,7 +15,7 @@ type Shortcut = readonly [keys: readonly string[], says: string, run?: () => voi
 const to = (use: string) => () => {
   const all = [...mailboxes.value.values()];
   const mailbox = all.find(({ specialUse, name }) => specialUse === use || name === use);
-  if (current.value && mailbox) goTo(current.value.address, mailbox.name);
+  if (current.value && mailbox) go({ address: current.value.address, mailbox: mailbox.name });
 };
 
 /** Leaves one thing after the other. */

@@ -36,7 +36,7 @@ export const Connection = ({ account }: { account: OpenAccount }) => {
           {refused.length > 0 && <span class="bad">{refused.length} refused</span>}
         </button>
       )}
-      {client.storage === 'memory' && <p class="hint">Nothing is kept on this device.</p>}
+      {client.storage === 'memory' && <p class="soft small">Nothing is kept on this device.</p>}
     </div>
   );
 };
@@ -57,9 +57,9 @@ export const PendingDialog = ({ account }: { account: OpenAccount }) => {
           ? 'These are sent as soon as there is a connection, also after a reload.'
           : 'The server has everything.'}
       </p>
-      <ul class="entries">
+      <ul>
         {pending.map((operation) => (
-          <li key={operation.id}>
+          <li class="bar apart" key={operation.id}>
             {describeOperation(operation)}
             <Button class="plain" label="Undo" press={() => void undo(operation)} />
           </li>
@@ -68,14 +68,14 @@ export const PendingDialog = ({ account }: { account: OpenAccount }) => {
       {refused.length > 0 && (
         <>
           <h3>Refused</h3>
-          <ul class="entries">
+          <ul>
             {refused.map(({ operation, reason }) => (
-              <li key={operation.id}>
+              <li class="bar apart" key={operation.id}>
                 {describeOperation(operation)}: {reason}
               </li>
             ))}
           </ul>
-          <div class="buttons bar wrap">
+          <div class="bar wrap last">
             <Button class="plain" label="Clear the list" press={forget} />
           </div>
         </>

@@ -1,12 +1,12 @@
 /** Accounts, mailboxes with their unseen mail, and how the copy stands to the server. In a narrow window it is a popover. */
 import type { MailboxInfo } from '../../sdk/src/mail/client.ts';
 import { heldOver, takesMail } from '../list/drag.ts';
-import { accounts, type OpenAccount, signOut } from '../state/accounts.ts';
+import { accounts, mailboxes, type OpenAccount, signOut } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
 import { iconOf, isForMail, isOwn, sortMailboxes, titleOf } from '../state/describe.ts';
 import { opens } from '../state/overlay.ts';
 import { composer } from '../state/parts.ts';
-import { goTo, hrefOf, isPanelOpen, route } from '../state/route.ts';
+import { go, hrefOf, isPanelOpen, route } from '../state/route.ts';
 import { Button } from '../ui/button.tsx';
 import { count } from '../ui/format.ts';
 import { Icon } from '../ui/icon.tsx';
@@ -19,11 +19,6 @@ const ID = 'mailboxes';
 
 function close(): void {
   document.getElementById(ID)?.hidePopover();
-}
-
-function leaveFor(address: string, mailbox: string): void {
-  close();
-  goTo(address, mailbox);
 }
 
 function openPanel(): void {
@@ -48,7 +43,7 @@ interface SidebarProps {
 
 export const Sidebar = ({ account }: SidebarProps) => (
   <nav id={ID} popover="auto" class="sidebar" aria-label="Mailboxes">
-    <div class="account bar soft small">
+    <div class="account bar apart soft small">
       <span class="address cut" title={account.address}>
         {account.address}
       </span>
@@ -84,11 +79,8 @@ const MailboxLink = ({ account, mailbox }: LinkProps) => {
   const { name, specialUse } = mailbox;
   const isHere = route.value.mailbox === name && !route.value.query;
   const amount = amountOf(mailbox);
-  const open = (event: MouseEvent) => {
-    if (event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    leaveFor(account.address, name);
-  };
+  const cut = name.lastIndexOf('/');
+  const isWithin = mailboxes.value.has(name.slice(0, Math.max(cut, 0)));
   return (
     <li
       class={['bar', { here: isHere, over: heldOver.value === name }]}
@@ -96,12 +88,14 @@ const MailboxLink = ({ account, mailbox }: LinkProps) => {
     >
       <a
         class="bar grow"
-        href={hrefOf(account.address, name)}
+        title={name}
+        style={{ '--level': isWithin ? name.split('/').length - 1 : 0 }}
+        href={hrefOf({ address: account.address, mailbox: name })}
         aria-current={isHere ? 'page' : undefined}
-        onClick={open}
+        onClick={close}
       >
         <Icon name={iconOf(mailbox)} />
-        <span class="cut grow">{titleOf(mailbox)}</span>
+        <span class="cut grow">{isWithin ? name.slice(cut + 1) : titleOf(mailbox)}</span>
         {amount > 0 && (
           <span class="amount">
             {amount.toLocaleString()}
@@ -118,7 +112,7 @@ const MailboxLink = ({ account, mailbox }: LinkProps) => {
 
 function folderItems({ client }: OpenAccount, { name, total }: MailboxInfo): MenuItem[] {
   const goIfHere = (to: string) => {
-    if (route.value.mailbox === name) goTo(route.value.address, to);
+    if (route.value.mailbox === name) go({ address: route.value.address, mailbox: to });
   };
   const rename = () =>
     ask({
@@ -155,7 +149,7 @@ function accountItems(account: OpenAccount): MenuItem[] {
   const others = accounts.value.filter((one) => one !== account);
   return [
     ...others.map(({ address }): MenuItem => {
-      return { label: address, icon: 'mail', run: () => leaveFor(address, 'INBOX') };
+      return { label: address, icon: 'mail', run: () => go({ address, mailbox: 'INBOX' }) };
     }),
     { label: 'Add an account…', icon: 'plus', run: opens('sign-in') },
     { label: 'What the app says to the server', icon: 'code', run: openPanel },

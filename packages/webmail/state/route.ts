@@ -41,7 +41,8 @@ function read(): Route {
   };
 }
 
-function write({ address, mailbox, open, query }: Route): string {
+/** The part of the page's address behind `#`, for links. */
+export function hrefOf({ address, mailbox, open, query }: Route): string {
   const parts = [address, mailbox, ...(open ? [open.kind, open.id] : [])];
   const search = query ? `?q=${encodeURIComponent(query)}` : '';
   return `#/${parts.map(encodeURIComponent).join('/')}${search}`;
@@ -64,15 +65,11 @@ export function go(to: Route, how: 'push' | 'replace' = 'push'): void {
     afterBack(() => go(to, how));
     return;
   }
-  const hash = write(to);
-  if (hash === write(route.value) && location.hash !== '') return;
+  const hash = hrefOf(to);
+  if (hash === hrefOf(route.value) && location.hash !== '') return;
   if (how === 'push') history.pushState(to.open && OPENED, '', hash);
   else history.replaceState(to.open && history.state, '', hash);
   route.value = to;
-}
-
-export function goTo(address: string, mailbox: string): void {
-  go({ address, mailbox });
 }
 
 /** Closes what is open, as Back does: it leaves no step that shows the same list again. */
@@ -108,9 +105,4 @@ export function coverPage(close: () => void): () => void {
     isGoingBack = true;
     history.back();
   };
-}
-
-/** The address of a mailbox, for links. */
-export function hrefOf(address: string, mailbox: string): string {
-  return write({ address, mailbox });
 }

@@ -73,7 +73,7 @@ const Asked = component<{ question: Question }>(['question'], ({ question }) => 
           </label>
         )}
         <Failure text={error.value} />
-        <div class="buttons bar wrap">
+        <div class="bar wrap last">
           <Button class="plain" label="Cancel" press={cancel} />
           <button
             type="submit"
