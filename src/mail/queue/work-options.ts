@@ -8,7 +8,7 @@ import {
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SharedSlots } from '../../platform/net/net.ts';
-import { Outage } from '../../platform/time/time.ts';
+import { type EpochMs, Outage } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { AttemptOutcome, Job, PayloadFormat, Settled } from './delivery.ts';
 import type { Slot } from './slot.ts';
@@ -151,10 +151,10 @@ export interface WorkerSurroundings extends Required<QueueOptions> {
   /** Of writes, for all kinds: the database does not answer, or has no room. */
   readonly outage: Outage;
   /**
-   * Deliveries whose outcomes cannot be written since the database is away or full. While there are any, no attempt of this
-   * process begins: its outcome could not be written either, and a kill would repeat it.
+   * Deliveries whose outcomes cannot be written, and since when: the database is away or full. For ten minutes no
+   * attempt of this process begins: its outcome could not be written either, and a kill would repeat it.
    */
-  readonly unwritten: Set<number>;
+  readonly unwritten: Map<number, EpochMs>;
 }
 
 /** So long all writes fail before it is told: what fails is tried again, mostly within this time. */
