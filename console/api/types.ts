@@ -390,6 +390,8 @@ export interface Finding {
   readonly name: string;
   readonly level: 'critical' | 'warning' | 'note';
   readonly text: string;
+  /** What to do; a node of an older version gives none. */
+  readonly advice?: string;
   readonly count: number;
   readonly since?: string;
   /** Path of the screen that shows it. */

@@ -76,7 +76,7 @@ function Findings({ answer, isOld }: { answer: Answer; isOld: boolean }) {
 function Lines({ items }: { items: readonly Finding[] }) {
   return (
     <ul class="findings">
-      {items.map(({ name, level, text, since, link }) => {
+      {items.map(({ name, level, text, advice, since, link }) => {
         const [tone, icon] = looks[level];
         return (
           <li key={name}>
@@ -84,7 +84,10 @@ function Lines({ items }: { items: readonly Finding[] }) {
               <Icon name={icon} />
               <span class="unseen">{level}: </span>
             </span>
-            <RouterLink to={link}>{() => text}</RouterLink>
+            <span>
+              <RouterLink to={link}>{() => text}</RouterLink>
+              {advice && <span class="soft"> {advice}</span>}
+            </span>
             {since && (
               <span class="soft">
                 <When at={since} />

@@ -1113,6 +1113,8 @@ export interface Finding {
   level: 'critical' | 'warning' | 'note';
   /** What, how many, and what follows. */
   text: string;
+  /** What to do about it. */
+  advice: string;
   /** How many. */
   count: number;
   since?: string;

@@ -36,15 +36,16 @@ export function attentionCommand(): Command {
 }
 
 function describeAttention({ items, checks }: Attention): string {
-  const lines = items.map(
-    ({ level, text, since }) => `${level}: ${text}${since ? ` Since ${since}.` : ''}`,
-  );
+  const lines = items.flatMap(({ level, text, since, advice }) => [
+    // It has words of strangers: what a receiver answered.
+    clean(`${level}: ${text}${since ? ` Since ${since}.` : ''}`),
+    `  ${clean(advice)}`,
+  ]);
   for (const { name, state } of checks) {
-    if (state === 'unknown') lines.push(`unknown: ${name} could not be checked.`);
+    if (state === 'unknown') lines.push(`unknown: ${clean(name)} could not be checked.`);
   }
   if (lines.length === 0) lines.push(`Nothing needs attention: ${checks.length} checks.`);
-  // They have words of strangers: what a receiver answered.
-  return lines.map((line) => clean(line)).join('\n');
+  return lines.join('\n');
 }
 
 export function auditCommand(): Command {

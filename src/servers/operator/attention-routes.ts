@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { Instant, Integer, isoTime, OneOf, present, type RouteGroup, Text } from '../api/api.ts';
 import { type AttentionParts, byUrgency, checkAll, LEVELS } from './attention.ts';
+import { ADVICE } from './attention-advice.ts';
 
 const Name = Text('Name of the check.', 'receivers_failing');
 const LevelName = OneOf(
@@ -17,6 +18,7 @@ const FindingBody = Type.Object(
       'What, how many, and what follows.',
       '336 deliveries wait for https://receiver.example: 500 Internal Server Error.',
     ),
+    advice: Text('What to do about it.', ADVICE.receivers_failing),
     count: Integer('How many.', 1),
     since: Type.Optional(Instant()),
     link: Text('Where the console shows it, below `/console`.', '/queue'),
@@ -80,7 +82,8 @@ export function attentionRoutes(parts: AttentionParts): RouteGroup {
           if (!finding) return [];
           const { since, ...about } = finding;
           const { name, level } = rule;
-          return [{ name, level, ...about, ...present({ since: isoTime(since) }) }];
+          const advice = ADVICE[name];
+          return [{ name, level, ...about, advice, ...present({ since: isoTime(since) }) }];
         });
         return {
           checked_at: isoTime(parts.now()),

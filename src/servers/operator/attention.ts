@@ -5,6 +5,7 @@
 import { findFailingReceivers, findHeld } from '../../mail/queue/queue.ts';
 import { type EpochMs, HOUR_MS, MINUTE_MS, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
+import type { RuleName } from './attention-advice.ts';
 import {
   DISK_FREE,
   gigabytes,
@@ -48,7 +49,7 @@ export interface AttentionParts extends NodeParts {
 }
 
 export interface Rule {
-  readonly name: string;
+  readonly name: RuleName;
   readonly level: Level;
   /** The alert that has the same limit. */
   readonly alert?: string;
@@ -104,7 +105,7 @@ function gauge({ metric, isWrong, write, ...rule }: GaugeRule): Rule {
 
 /** A rule about something that this node needs, which its gauge shows as 0 (or 1) while it is away. */
 const away = (
-  name: string,
+  name: RuleName,
   alert: string,
   metric: string,
   wrong: 0 | 1,

@@ -60,7 +60,7 @@ export async function lookAtVersions({ nodes }: Pick<NodeParts, 'nodes'>) {
   const running = (await nodes.list()).filter(({ isRunning }) => isRunning);
   const versions = new Set(running.map(({ version }) => version));
   if (versions.size < 2) return undefined;
-  const text = `The nodes run different versions: ${[...versions].join(', ')}. Finish the upgrade.`;
+  const text = `The nodes run different versions: ${[...versions].join(', ')}.`;
   return { text, count: versions.size, link: '/nodes' };
 }
 
@@ -114,7 +114,7 @@ export async function lookForLostBodies({ database, now }: Pick<NodeParts, 'data
   const count = await countUnread(database.read, now());
   if (count === 0) return undefined;
   return {
-    text: `${many(count, 'message')} cannot be opened: the text is missing or damaged where bodies are kept. The log says what failed. Bring the bodies back from a backup.`,
+    text: `${many(count, 'message')} cannot be opened: the text is missing or damaged where bodies are kept. The log says what failed.`,
     count,
     link: '/nodes',
   };

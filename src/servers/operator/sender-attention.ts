@@ -76,7 +76,7 @@ export async function lookAtBlockLists({ database, now }: Parts) {
   const others = new Set(listed.map(({ destination }) => destination)).size - 1;
   const also = others === 0 ? '' : ` and ${many(others, 'other receiver')}`;
   return {
-    text: `${newest.destination}${also} refused mail because of a block list: ${newest.reason}. Look for who sent what brought this server, or a domain in the message, there, and ask those who keep the list to take it off.`,
+    text: `${newest.destination}${also} refused mail because of a block list: ${newest.reason}.`,
     count: listed.length,
     since: Math.min(...listed.map(({ createdAt }) => createdAt)),
     link: `/queue?q=is:${newest.status}`,
