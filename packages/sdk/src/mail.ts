@@ -56,35 +56,27 @@ export async function openMail(options: MailOptions): Promise<MailClient> {
   const { app, auth, sync, bodyBudget = 50_000_000 } = options;
   const platform = { ...thisPlatform(), ...options.platform };
   const baseUrl = readBaseUrl(options.baseUrl);
-  const { accounts, ...kept } = await usable(options.store);
+  const { store } = options;
+  const accounts = await store?.range({ table: 'accounts', prefix: [] }).catch(() => undefined);
   const known =
-    options.address ?? ('address' in auth ? auth.address : soleAccount(accounts, baseUrl));
+    options.address ?? ('address' in auth ? auth.address : soleAccount(accounts ?? [], baseUrl));
   const asked =
     known === undefined && typeof auth === 'function' ? await askOwner(auth) : undefined;
   const address = (known ?? asked?.address)?.toLowerCase();
   if (!address)
     throw new TypeError('address is missing: the token does not say whose mailboxes they are');
   const who = { baseUrl, address, auth: asked?.auth ?? auth, app };
-  const start = async (place: Place) => {
+  const start = async (place: Pick<ClientOptions, 'store' | 'storage'>) => {
     const all = { ...who, ...place, syncAll: sync === 'all', bodyBudget, platform };
     const client = new StoredMailClient(all);
     await client.start();
     return client;
   };
-  // One that cannot be written is no reason to show no mail, either.
-  return await start(kept).catch(() => start(inMemory()));
-}
-
-type Place = Pick<ClientOptions, 'store' | 'storage'>;
-
-const inMemory = (): Place => ({ store: memoryStore(), storage: 'memory' });
-
-/** A store that cannot be opened is no reason to show no mail. */
-async function usable(store: Store | undefined): Promise<Place & { accounts: Row[] }> {
-  const accounts = await store?.range({ table: 'accounts', prefix: [] }).catch(() => undefined);
+  const inMemory = () => start({ store: memoryStore(), storage: 'memory' });
+  // A store that cannot be read, or not be written, is no reason to show no mail.
   return store && accounts
-    ? { store, storage: 'stored', accounts }
-    : { ...inMemory(), accounts: [] };
+    ? await start({ store, storage: 'stored' }).catch(inMemory)
+    : await inMemory();
 }
 
 /** The account of this server that the store has, where it is the only one. */

@@ -125,9 +125,9 @@ export class Leader {
       return;
     }
     if (code === TOKEN_ENDED) this.#options.server.forget();
-    // A browser does not say why a connection was refused: a sync tells.
+    // A browser does not say why a connection was refused: the next look at INBOX tells.
     if (!wasLive && code !== TOKEN_ENDED) this.#isIdentified = true;
-    this.due.read('INBOX');
+    if (wasLive) this.due.read('INBOX');
     this.#tellState();
     this.pump();
   }

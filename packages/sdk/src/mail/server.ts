@@ -88,7 +88,7 @@ export class MailServer {
    * @throws ApiError, ConnectionError, SessionEnded
    */
   async call<Route extends MailRoute>(route: Route, call: MailCall = {}): Promise<Answers[Route]> {
-    const token = await this.ready();
+    const token = await this.ready(call.signal);
     try {
       return await this.#send<Answers[Route]>(route, call, token);
     } catch (error) {
@@ -99,11 +99,16 @@ export class MailServer {
   }
 
   /** @returns the token, at a time when the server may be asked: it names another one perhaps while a token is fetched */
-  async ready(): Promise<string> {
+  async ready(signal?: AbortSignal): Promise<string> {
     const { platform } = this.#options;
     for (;;) {
       const ms = this.pausedUntil - platform.ticks();
-      if (ms > 0) await new Promise<void>((resolve) => platform.after(ms, resolve));
+      const wait = (over: () => void) => {
+        platform.after(ms, over);
+        signal?.addEventListener('abort', over);
+      };
+      if (ms > 0) await new Promise<void>(wait);
+      signal?.throwIfAborted();
       const token = await this.token();
       if (this.pausedUntil <= platform.ticks()) return token;
     }

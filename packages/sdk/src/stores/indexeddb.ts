@@ -12,7 +12,6 @@ import {
   type Lock,
   type RangeQuery,
   type Row,
-  StaleEpochError,
   type Store,
   TABLES,
   type TableName,
@@ -162,7 +161,6 @@ class IndexedDbStore implements Store {
         const transaction = database.transaction([...tables], mode, { durability });
         return await outcome(transaction, work);
       } catch (error) {
-        if (error instanceof StaleEpochError) throw error;
         if (isFull(error)) throw this.#lose(error);
         if (!isClosed(error) || attempt > 1) throw error;
         // Another call may have opened it again already.

@@ -55,6 +55,9 @@ test('where the browser allows no WebSocket to this address, INBOX is looked at'
   await server.clock.advance(60_000);
   assert.equal((await client.mailbox('INBOX').list()).total, 1);
   assert.equal(client.state, 'polling');
+  const before = server.requests.length;
+  await server.clock.advance(600_000);
+  assert.equal(server.requests.length - before, 10, 'once a minute');
   await client.close();
 });
 
@@ -99,6 +102,20 @@ test('while nothing changes, no list is read anew', async (context) => {
   world.account.deliver('INBOX', { subject: 'Hi' });
   await world.pass(5000);
   assert.equal(told, before + 1);
+});
+
+test('a search that is given up while the server wants a pause is over at once', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  world.server.failNext({ status: 429, retryAfter: 60 });
+  await assert.rejects(client.search({ text: 'one' }), { code: 'rate_limited' });
+  const giving = new AbortController();
+  const found = client.search({ text: 'two' }, { signal: giving.signal });
+  const over = assert.rejects(found, { name: 'AbortError' });
+  giving.abort();
+  await over;
+  assert.equal(world.server.requests.at(-1)?.path, '/mail/search');
 });
 
 test('who may write to no more people today is told so, and reads on', async () => {
