@@ -208,7 +208,10 @@ class RoutedReceiver implements MailReceiver {
     }
   }
 
-  /** Resolves the recipients again, now that the size is known: an account may have been deleted meanwhile. */
+  /**
+   * Resolves the recipients again, now that the size is known: a message may end an hour after its RCPT. An account that was
+   * suspended meanwhile gets no mail, and a message is accepted under the route of now; the commit would notice neither.
+   */
   async #resolveAll({ envelope, message }: AcceptedMail): Promise<Resolved[]> {
     const resolved: Resolved[] = [];
     const { from, to } = envelope;

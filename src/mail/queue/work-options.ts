@@ -1,8 +1,7 @@
 /** The options of a worker, and what it reports; its clock and its schedule. */
 import {
   type Database,
-  isLockedOut,
-  isOverdue,
+  isOfOneTransaction,
   type Queries,
   refusalOfFailure,
 } from '../../platform/database/database.ts';
@@ -179,9 +178,9 @@ export function maySucceedLater(error: unknown): boolean {
   return refusalOfFailure(error) !== undefined;
 }
 
-/** Whether the database is away or full for everybody: not where only this query waited for a lock, or took too long. */
+/** Whether the database is away or full for everybody, as far as the error says. */
 export function isAway(error: unknown): boolean {
-  return refusalOfFailure(error) !== undefined && !isLockedOut(error) && !isOverdue(error);
+  return refusalOfFailure(error) !== undefined && !isOfOneTransaction(error);
 }
 
 /** Tells a failed write: as part of an outage, or by itself. */

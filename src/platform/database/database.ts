@@ -28,7 +28,7 @@ export {
   tellAfterCommit,
 } from './engine.ts';
 export {
-  isLockedOut,
+  isOfOneTransaction,
   isOverdue,
   isReferenceGone,
   isStorageFull,

@@ -93,6 +93,14 @@ export function isOverdue(error: unknown): boolean {
   return codeOf(error) === '57014';
 }
 
+/**
+ * Whether it says something of this transaction alone: it waited for a lock or was rolled back for another one, took too long,
+ * needed too much memory, or met a damaged file. Others may be committed meanwhile.
+ */
+export function isOfOneTransaction(error: unknown): boolean {
+  return /^(?:25P03|40|53200|55P03|57014|58)/.test(codeOf(error));
+}
+
 /** Whether a lock was not granted in time, or the wait was a deadlock. */
 export function isLockedOut(error: unknown): boolean {
   return ['55P03', '40P01'].includes(codeOf(error));
