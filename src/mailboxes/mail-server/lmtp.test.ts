@@ -175,6 +175,23 @@ void suite('a message by LMTP', () => {
     );
   });
 
+  test('a source that stalls is waited for until the end of the attempt', async () => {
+    const server = await startLmtpServer();
+    const stop = new AbortController();
+    const stalls = async function* () {
+      yield Buffer.from(SOURCE.slice(0, 5));
+      stop.abort();
+      await new Promise(() => {});
+    };
+    const [mail, to] = message(TWO);
+    const sent = await client(server.port).deliver({ ...mail, open: stalls }, to, stop.signal);
+    assert.deepEqual(
+      sent.map(({ result }) => result),
+      ['temporary', 'temporary'],
+    );
+    assert.equal(server.counts.messages, 0);
+  });
+
   test('a source that breaks off never counts as a whole message', async () => {
     const script = await startScript(polite);
     async function* broken(): AsyncGenerator<Buffer> {

@@ -69,6 +69,7 @@ export class SmtpConnection {
   #failure: SmtpFailure | undefined;
   #facts: ServerFacts | undefined;
   #hasGreeted = false;
+  #onEnd: () => void = () => {};
   #onEvent: () => void = () => {};
   readonly #onData = (chunk: Buffer): void => this.#read(chunk);
 
@@ -205,15 +206,20 @@ export class SmtpConnection {
 
   /** @returns what the server sent before the end of the message */
   async #sendMessage(message: AsyncIterable<Uint8Array>): Promise<Reply | undefined> {
+    const chunks = stuffDots(message);
     try {
-      for await (const chunk of stuffDots(message)) {
-        if (!this.isUsable) break;
-        if (!this.#write(chunk)) await this.#drain();
+      while (this.isUsable) {
+        // A source that stalls is not waited for once the connection has ended.
+        const next = await Promise.race([this.#end(), chunks.next()]);
+        if (!this.isUsable || !next || next.done) break;
+        if (!this.#write(next.value)) await this.#drain();
       }
     } catch (error) {
       // Without its end the server drops the part of the message that it has.
       this.destroy();
       throw error;
+    } finally {
+      chunks.return(undefined).catch(() => {});
     }
     if (this.isUsable) {
       this.#write('.\r\n');
@@ -222,6 +228,13 @@ export class SmtpConnection {
     const early = await this.#reply(this.#options.timeouts.reply);
     this.destroy();
     return early;
+  }
+
+  /** Resolves when the connection ends; only for the last that asked. */
+  #end(): Promise<undefined> {
+    return new Promise((resolve) => {
+      this.#onEnd = () => resolve(undefined);
+    });
   }
 
   /** The next reply. Replies from before the connection broke are still returned. */
@@ -306,6 +319,7 @@ export class SmtpConnection {
     this.#waiting?.reject(failure);
     this.#drained?.reject(failure);
     this.#secured?.reject(failure);
+    this.#onEnd();
     this.#socket.destroy();
     this.#onEvent();
   }

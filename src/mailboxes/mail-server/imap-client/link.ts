@@ -107,7 +107,7 @@ export class Link {
       for (const piece of pieces) {
         if (typeof piece === 'string') this.#socket.write(piece, 'latin1');
         // A source that stalls is not waited for once the connection has ended.
-        else await Promise.race([this.#sendLiteral(pending, piece), this.#end()]);
+        else await Promise.race([this.#end(), this.#sendLiteral(pending, piece)]);
         if (this.#failure) break;
       }
       return await pending.done.promise;
