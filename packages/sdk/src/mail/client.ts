@@ -136,7 +136,7 @@ export type OutgoingMail = Omit<
   readonly bcc?: readonly Address[] | undefined;
   readonly replyTo?: readonly Address[] | undefined;
   readonly inReplyTo?: MessageLocation | undefined;
-  /** The draft that this replaces: it is removed once the mail is accepted. */
+  /** The draft that this replaces: it is removed once the mail goes out. */
   readonly draft?: MessageLocation | undefined;
   readonly attachments?: readonly OutgoingAttachment[] | undefined;
 };
