@@ -105,6 +105,8 @@ onEachEngine('attention', (engine) => {
       postroom_disk_size_bytes: 250 * 2 ** 20,
     };
     assert.deepEqual(await namesOf(partsOf(small)), ['disk_full found']);
+    const [found] = await look(partsOf(small));
+    assert.match(found?.finding?.text ?? '', /has 24 % \(62 MB\) left\. New mail is deferred/);
   });
 
   test('messages whose text is lost are told, but not one that may yet come', async () => {

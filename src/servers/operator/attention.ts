@@ -8,7 +8,7 @@ import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/dom
 import type { RuleName } from './attention-advice.ts';
 import {
   DISK_FREE,
-  gigabytes,
+  diskSize,
   lookAtDatabase,
   lookAtDeferredMail,
   lookAtDisk,
@@ -312,7 +312,7 @@ export const rules: readonly Rule[] = [
     metric: 'postroom_database_log_bytes',
     isWrong: (octets) => octets > LIMITS.logBytes,
     write: (octets) => ({
-      text: `The write-ahead log of the database has ${gigabytes(octets)}: a long read, such as a backup, keeps it from being emptied.`,
+      text: `The write-ahead log of the database has ${diskSize(octets)}: a long read, such as a backup, keeps it from being emptied.`,
       count: 1,
       link: '/nodes',
     }),

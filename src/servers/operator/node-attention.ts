@@ -92,7 +92,8 @@ export const DISK_FREE = 0.05;
 export const many = (count: number, one: string, more = `${one}s`) =>
   `${count} ${count === 1 ? one : more}`;
 
-export const gigabytes = (octets: number) => `${(octets / 1e9).toFixed(1)} GB`;
+export const diskSize = (octets: number) =>
+  octets < 1e9 ? `${Math.floor(octets / 1e6)} MB` : `${(octets / 1e9).toFixed(1)} GB`;
 
 export async function lookAtDisk({ readGauge }: Pick<NodeParts, 'readGauge'>) {
   const [free] = await readGauge('postroom_disk_free_bytes');
@@ -103,7 +104,7 @@ export async function lookAtDisk({ readGauge }: Pick<NodeParts, 'readGauge'>) {
   if (!isFull && free.value / size.value >= DISK_FREE) return undefined;
   const percent = Math.floor((100 * free.value) / size.value);
   return {
-    text: `The disk of this node has ${percent} % (${gigabytes(free.value)}) left. ${isFull ? 'New mail is deferred until there is more room.' : 'When it is full, new mail is deferred.'}`,
+    text: `The disk of this node has ${percent} % (${diskSize(free.value)}) left. ${isFull ? 'New mail is deferred until there is more room.' : 'When it is full, new mail is deferred.'}`,
     count: 1,
     link: '/nodes',
   };
