@@ -162,6 +162,8 @@ onEachEngine('changing mail', (engine) => {
     ['a move into itself', '/mail/move', { uids: [1], to: 'inbox' }, 400, 'invalid_request'],
     ['a move to nowhere', '/mail/move', { uids: [1], to: 'None' }, 404, 'mailbox_not_found'],
     ['a copy to nowhere', '/mail/copy', { uids: [1], to: 'None' }, 404, 'mailbox_not_found'],
+    ['a move to a line end', '/mail/move', { uids: [1], to: 'a\nb' }, 404, 'mailbox_not_found'],
+    ['an answer as a name', '/mail/sync', { mailbox: 'a\r\n* BYE' }, 404, 'mailbox_not_found'],
     [
       'a name of 2,000 bytes',
       '/mail/mailboxes/create',

@@ -5,12 +5,7 @@
 import { Refusal } from '../../../platform/errors/errors.ts';
 import { Turns } from '../../../platform/net/net.ts';
 import { DAY_MS, type EpochMs } from '../../../platform/time/time.ts';
-import {
-  encodeMailboxName,
-  imapDate,
-  imapDateTime,
-  UID_MAX,
-} from '../../../protocols/imap-syntax/imap-syntax.ts';
+import { imapDate, imapDateTime, UID_MAX } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { Bodies, StagedBody } from '../../bodies/bodies.ts';
 import {
   type AppendedByClient,
@@ -22,7 +17,7 @@ import {
 } from '../../mailstore/mailstore.ts';
 import { withLineEnds } from '../lmtp.ts';
 import { flagsForServer } from './change-messages.ts';
-import { type Connection, mailboxNotFound } from './connection.ts';
+import { type Connection, mailboxArgument, mailboxNotFound } from './connection.ts';
 import type { EditorOptions } from './edit-mailboxes.ts';
 import { ImapFailure } from './failure.ts';
 import { fetchRows, listUids } from './fetch.ts';
@@ -190,7 +185,7 @@ async function append(
   // Courier refuses APPEND to a mailbox that the session has open read-only. Dovecot reads changes of the open mailbox
   // after APPEND; if that was deleted and created again, Dovecot would empty it.
   await connection.unselect();
-  const args: Argument[] = [quoted(encodeMailboxName(mailbox)), flags.map(atom)];
+  const args: Argument[] = [mailboxArgument(mailbox), flags.map(atom)];
   if (internalDate !== undefined) args.push(quoted(imapDateTime(internalDate)));
   signal.throwIfAborted();
   try {
@@ -251,7 +246,7 @@ async function findTarget(connection: Connection, mailbox: string): Promise<stri
 
 async function createMailbox(connection: Connection, mailbox: string): Promise<string> {
   try {
-    await connection.command('CREATE', [quoted(encodeMailboxName(mailbox))]);
+    await connection.command('CREATE', [mailboxArgument(mailbox)]);
   } catch (error) {
     const exists =
       error instanceof ImapFailure && /ALREADYEXISTS/.test(error.details.responseCode ?? '');

@@ -1,16 +1,16 @@
 /** Flags, moves, copies and expunges on the server: UID STORE, MOVE, COPY, EXPUNGE. */
 
 import { invalidField } from '../../../platform/errors/errors.ts';
-import { encodeMailboxName, UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
+import { UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { FlagChange } from '../../mailstore/mailstore.ts';
 import { changeFlags, normalizeFlags } from '../../mailstore/mailstore.ts';
-import { type Connection, mailboxNotFound, type Selected } from './connection.ts';
+import { type Connection, mailboxArgument, mailboxNotFound, type Selected } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { eachRow, type FetchedItems, fetchRows } from './fetch.ts';
 import type { ImapResponse } from './responses.ts';
 import { stateOf } from './sync-modseq.ts';
 import type { SyncState } from './token.ts';
-import { atom, listOf, modseqOf, quoted, readFlags, sequence, textOf } from './wire.ts';
+import { atom, listOf, modseqOf, readFlags, sequence, textOf } from './wire.ts';
 
 function setOf(uids: readonly number[]): UidSet {
   return UidSet.of(uids.filter((uid) => Number.isInteger(uid) && uid >= 1 && uid <= UID_MAX));
@@ -246,7 +246,7 @@ export async function relocateMessages(
   let ok: ImapResponse | undefined;
   const relocate = async (there: UidSet) => {
     for (const text of there.texts()) {
-      const args = [sequence(text), quoted(encodeMailboxName(target))];
+      const args = [sequence(text), mailboxArgument(target)];
       const asked = UidSet.parse(text) ?? UidSet.empty;
       const note = (response: ImapResponse) => readCopied(response, asked, relocated);
       ok = await connection.command(hasMove ? 'UID MOVE' : 'UID COPY', args, { OK: note });

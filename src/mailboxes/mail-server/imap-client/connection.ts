@@ -152,6 +152,7 @@ export class Connection {
     args: readonly Argument[] = [],
     on: Untagged = {},
   ): Promise<Selected> {
+    const name = mailboxArgument(mailbox);
     this.#selected = undefined;
     const seen: SelectAnswer = {
       exists: 0,
@@ -161,7 +162,7 @@ export class Connection {
       keywords: [],
     };
     try {
-      await this.command(how, [quoted(encodeMailboxName(mailbox)), ...args], {
+      await this.command(how, [name, ...args], {
         ...on,
         OK: (response) => readSelectCode(response, seen),
         EXISTS: ({ number }) => {
@@ -248,6 +249,17 @@ function isMailboxLost(failure: ImapFailure, command: string): boolean {
     !isExpunged &&
     !failure.isTemporary
   );
+}
+
+/**
+ * The name of a mailbox in a command. One with a line end is never sent: no mailbox has one, and Dovecot repeats the decoded
+ * name in its NO, where what follows the line end would be read as the next answer.
+ *
+ * @throws Refusal `mailbox_not_found`
+ */
+export function mailboxArgument(mailbox: string): Argument {
+  if (/[\r\n]/.test(mailbox)) throw mailboxNotFound(mailbox);
+  return quoted(encodeMailboxName(mailbox));
 }
 
 export function mailboxNotFound(mailbox: string): Refusal {

@@ -1,6 +1,5 @@
 /** Changes that an app makes, carried out on the server: messages and mailboxes. */
 import { invalidField, Refusal } from '../../../platform/errors/errors.ts';
-import { encodeMailboxName } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
 import {
   type ChangedMailbox,
@@ -15,7 +14,7 @@ import {
   readNewName,
 } from '../../mailstore/mailstore.ts';
 import { expungeMessages, readCurrent, relocateMessages, storeFlags } from './change-messages.ts';
-import type { Connection, Selected } from './connection.ts';
+import { type Connection, mailboxArgument, type Selected } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { type KnownState, listMailboxes } from './list-mailboxes.ts';
 import type { SyncState } from './token.ts';
@@ -114,9 +113,9 @@ export class MailboxEditor {
     return this.#options.once(user, undefined, async (connection) => {
       const name = toServerName(given, await readNamespace(connection));
       await refuseTaken(connection, name);
-      await connection.command('CREATE', [quoted(encodeMailboxName(name))]).catch(explainTaken);
+      await connection.command('CREATE', [mailboxArgument(name)]).catch(explainTaken);
       // Many clients hide mailboxes that are not subscribed to (RFC 3501 section 6.3.6).
-      await connection.command('SUBSCRIBE', [quoted(encodeMailboxName(name))]);
+      await connection.command('SUBSCRIBE', [mailboxArgument(name)]);
       const change = await this.#options.changeOf(connection, user, name);
       return { state: stateOf(change), changes: [change] };
     });
@@ -137,7 +136,7 @@ export class MailboxEditor {
       if (to === from) return { state: stateOf(before), changes: [before] };
       await refuseTaken(connection, to, from);
       await connection.unselect();
-      const names = [from, to].map((one) => quoted(encodeMailboxName(one)));
+      const names = [from, to].map(mailboxArgument);
       await connection.command('RENAME', names).catch(explainTaken);
       const change = await this.#options.changeOf(connection, user, to);
       return { state: stateOf(change), changes: [before, change] };
@@ -149,7 +148,7 @@ export class MailboxEditor {
       await refuseProtected(connection, name);
       const change = await this.#options.changeOf(connection, user, name);
       await connection.unselect();
-      await connection.command('DELETE', [quoted(encodeMailboxName(name))]);
+      await connection.command('DELETE', [mailboxArgument(name)]);
       return { state: stateOf(change), changes: [change] };
     });
   }

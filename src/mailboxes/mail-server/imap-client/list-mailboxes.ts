@@ -6,7 +6,7 @@ import {
   encodeMailboxName,
 } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
-import type { Connection } from './connection.ts';
+import { type Connection, mailboxArgument } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import type { ImapItem, ImapResponse } from './responses.ts';
 import type { SyncState } from './token.ts';
@@ -89,7 +89,7 @@ export async function readState(
 ): Promise<KnownState | undefined> {
   if (!connection.hasQresync || connection.selected) return undefined;
   let known: KnownState | undefined;
-  const args = [quoted(encodeMailboxName(mailbox)), statusItems(connection)];
+  const args = [mailboxArgument(mailbox), statusItems(connection)];
   const on = {
     STATUS: ({ items }: ImapResponse) => {
       known = readStatus(listOf(items[1]));
