@@ -60,37 +60,49 @@ export class UnfitDatabase extends Error {
 const OLDEST_VERSION = '2';
 const OLDEST = 'oldest_version';
 
-/** On PostgreSQL: changes of tables before the transaction of a migration, and work after it. */
-const BEFORE: Readonly<Record<string, readonly string[]>> = {
-  '0002': beforeSecond,
-  '0003': beforeThird,
-  '0006': beforeSixth,
-  '0007': beforeSeventh,
-  '0011': beforeEleventh,
-  '0012': beforeTwelfth,
-  '0014': beforeFourteenth,
-  '0018': beforeEighteenth,
-  '0021': beforeTwentyFirst,
-  '0022': beforeTwentySecond,
-};
-export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
-  '0002': laterThanSecond,
-  '0003': laterThanThird,
-  '0004': laterThanFourth,
-  '0006': laterThanSixth,
-  '0007': laterThanSeventh,
-  '0011': laterThanEleventh,
-  '0012': laterThanTwelfth,
-  '0013': laterThanThirteenth,
-  '0014': laterThanFourteenth,
+interface Step {
+  /** @param isBegun whether `before` was done */
+  readonly make: (engine: Engine, isBegun: boolean) => Migration;
+  /** On PostgreSQL: changes of tables before the transaction of the migration. */
+  readonly before?: readonly string[];
+  /** On PostgreSQL: work after it. */
+  readonly later?: Later;
+}
+
+/**
+ * All migrations by name; each runs in one transaction. A name is a number of four digits: the version of the
+ * database after it. A released migration is never edited (`migrations/released.json`).
+ */
+const STEPS: Readonly<Record<string, Step>> = {
+  '0001': { make: first },
+  '0002': { make: second, before: beforeSecond, later: laterThanSecond },
+  '0003': { make: third, before: beforeThird, later: laterThanThird },
+  '0004': { make: fourth, later: laterThanFourth },
+  '0005': { make: () => fifth },
+  '0006': { make: sixth, before: beforeSixth, later: laterThanSixth },
+  '0007': { make: seventh, before: beforeSeventh, later: laterThanSeventh },
+  '0008': { make: eighth },
+  '0011': { make: eleventh, before: beforeEleventh, later: laterThanEleventh },
+  '0012': { make: twelfth, before: beforeTwelfth, later: laterThanTwelfth },
+  '0013': { make: thirteenth, later: laterThanThirteenth },
+  '0014': { make: fourteenth, before: beforeFourteenth, later: laterThanFourteenth },
+  '0015': { make: fifteenth },
+  '0016': { make: sixteenth },
+  '0018': { make: eighteenth, before: beforeEighteenth },
+  '0019': { make: nineteenth },
+  '0020': { make: twentieth },
+  '0021': { make: () => twentyFirst, before: beforeTwentyFirst },
+  '0022': { make: twentySecond, before: beforeTwentySecond },
+  '0023': { make: twentyThird },
+  '0024': { make: twentyFourth },
 };
 /** Indexes that a later migration dropped: no start makes them again. */
 const DROPPED = new Set(['deliveries_by_receiver']);
 export const LATER: Later = {
-  indexes: Object.values(LATER_BY_VERSION)
-    .flatMap(({ indexes }) => indexes)
+  indexes: Object.values(STEPS)
+    .flatMap(({ later }) => later?.indexes ?? [])
     .filter((statement) => !DROPPED.has(nameOf(statement))),
-  checks: Object.assign({}, ...Object.values(LATER_BY_VERSION).map(({ checks }) => checks)),
+  checks: Object.assign({}, ...Object.values(STEPS).map(({ later }) => later?.checks)),
 };
 /** What of it may be missing or unfinished, by its name in the description of a schema. */
 const OPEN = new Set([
@@ -101,36 +113,16 @@ const OPEN = new Set([
 /** Kysely's table of the migrations that a database has had. */
 const APPLIED = 'kysely_migration';
 
-/**
- * All migrations by name; each runs in one transaction. A name is a number of four digits: the version of the
- * database after it. A released migration is never edited (`migrations/released.json`).
- *
- * @param isBegun whether {@link BEFORE} was done
- */
+/** On PostgreSQL: the work after the transaction of a version. */
+export function laterThan(version: string): Later | undefined {
+  return STEPS[version]?.later;
+}
+
+/** @param isBegun whether what comes before each transaction was done */
 export function migrationsFor(engine: Engine, isBegun = false): Record<string, Migration> {
-  const migrations = {
-    '0001': first(engine),
-    '0002': second(engine, isBegun),
-    '0003': third(engine, isBegun),
-    '0004': fourth(engine),
-    '0005': fifth,
-    '0006': sixth(engine),
-    '0007': seventh(engine, isBegun),
-    '0008': eighth(engine),
-    '0011': eleventh(engine, isBegun),
-    '0012': twelfth(engine),
-    '0013': thirteenth(engine),
-    '0014': fourteenth(engine),
-    '0015': fifteenth(engine),
-    '0016': sixteenth(engine),
-    '0018': eighteenth(engine, isBegun),
-    '0019': nineteenth(engine),
-    '0020': twentieth(engine),
-    '0021': twentyFirst,
-    '0022': twentySecond(engine, isBegun),
-    '0023': twentyThird(engine),
-    '0024': twentyFourth(engine),
-  };
+  const migrations = Object.fromEntries(
+    Object.entries(STEPS).map(([name, { make }]) => [name, make(engine, isBegun)]),
+  );
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }
 
@@ -236,7 +228,7 @@ async function applyMigrations<T>(
     const { length } = await readApplied(kysely, engine);
     const isEmpty = length === 0;
     if (length < names.length) {
-      const before = names.slice(length).flatMap((name) => BEFORE[name] ?? []);
+      const before = names.slice(length).flatMap((name) => STEPS[name]?.before ?? []);
       if (!isEmpty) await alterBetweenOthers(kysely, onStep, before);
       const migrations = migrationsFor(engine, !isEmpty);
       // Several in one transaction would hold a table that mail waits for, while they wait for another that this mail has.

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import { Pool } from 'pg';
 import type { Engine, Queries } from './database.ts';
-import { LATER_BY_VERSION, migrationsFor } from './migrate.ts';
+import { laterThan, migrationsFor } from './migrate.ts';
 import { finish } from './postgres/online.ts';
 import type { Schema } from './schema.ts';
 import { describeSchema, schemaFile } from './schema-check.ts';
@@ -15,7 +15,7 @@ import { kyselyOn } from './sqlite/driver.ts';
 async function compare(t: TestContext, queries: Queries, engine: Engine): Promise<void> {
   for (const [version, { up }] of Object.entries(migrationsFor(engine))) {
     await queries.transaction().execute((tx) => up(tx));
-    const later = LATER_BY_VERSION[version];
+    const later = laterThan(version);
     if (later && engine === 'postgres') {
       await finish(queries, later, { isEmpty: true, onStep: () => {} });
     }
