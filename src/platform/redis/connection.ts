@@ -202,7 +202,7 @@ export class Redis {
   }
 
   async stop(): Promise<void> {
-    this.#stopping.abort();
+    this.#stopping.abort(new RedisAway('this node stops'));
     await this.#running;
   }
 
@@ -277,28 +277,24 @@ export class Redis {
   /** Holds one connection; resolves with what ended it. */
   async #serve(connected: () => void): Promise<unknown> {
     const client = newClient(this.#server);
-    const { signal } = this.#stopping;
-    const over = new AbortController();
-    const end = (error: unknown) => over.abort(error);
-    const stop = () => end(new RedisAway('this node stops'));
-    signal.addEventListener('abort', stop, { once: true });
-    client.on('error', end);
-    client.on('end', () => end(new RedisAway('the connection was closed')));
+    const lost = new AbortController();
+    const signal = AbortSignal.any([this.#stopping.signal, lost.signal]);
+    client.on('error', (error) => lost.abort(error));
+    client.on('end', () => lost.abort(new RedisAway('the connection was closed')));
     try {
-      await inTime(this.#connect(client), CONNECT_MS, over.signal);
+      await inTime(this.#connect(client), CONNECT_MS, signal);
       this.#isSlow = false;
       this.#client = client;
       connected();
       for (const listener of [...this.#whenConnected, ...this.#whenAnswering]) listener();
       for (;;) {
-        await pause(PING_EVERY_MS, undefined, { signal: over.signal, ref: false });
-        await inTime(client.ping(), PING_MS, over.signal);
+        await pause(PING_EVERY_MS, undefined, { signal, ref: false });
+        await inTime(client.ping(), PING_MS, signal);
         this.#answered(client);
       }
     } catch (error) {
-      return plain(over.signal.aborted ? over.signal.reason : error);
+      return plain(signal.aborted ? signal.reason : error);
     } finally {
-      signal.removeEventListener('abort', stop);
       this.#client = undefined;
       if (client.isOpen) client.destroy();
     }

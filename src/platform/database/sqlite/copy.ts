@@ -43,11 +43,9 @@ export function openSqliteToRead(path: string): ReadDatabase & AsyncDisposable {
  * @param target a file that does not exist yet
  */
 export function copySqlite(path: string, target: string): void {
-  const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
-  try {
+  {
+    using db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
     db.prepare('vacuum into ?').run(target);
-  } finally {
-    db.close();
   }
   const file = openSync(target, 'r+');
   fsyncSync(file);
