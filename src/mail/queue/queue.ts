@@ -148,7 +148,7 @@ export class Queue {
   >();
   readonly #workers = new Map<string, Pick<Worker, 'wake' | 'idle' | 'stop'>>();
   readonly #outage;
-  readonly #unwritten = new Map<number, EpochMs>();
+  readonly #unwritten = new Set<number>();
 
   constructor(options: QueueOptions) {
     this.#options = options;

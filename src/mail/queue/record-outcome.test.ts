@@ -206,32 +206,6 @@ onEachEngine('outcomes', (engine) => {
     assert.equal(receiver.attempts.length, 3);
   });
 
-  test('one outcome that can never be written stops the others for ten minutes at most', async () => {
-    const bench = await openQueueBench(engine);
-    let failures = 0;
-    const { queue, receiver } = bench.start({
-      async onOutcome(_, job) {
-        if (job.destination !== 'a') return undefined;
-        failures++;
-        throw Object.assign(new Error('could not read block'), { code: '58030' });
-      },
-    });
-    receiver.respond = () => delivered;
-    await bench.enqueue(queue, bench.delivery('a'));
-    await receiver.nth(0);
-    await until(() => failures > 0);
-    await turns();
-    await bench.enqueue(queue, bench.delivery('b'));
-    for (let minute = 0; receiver.attempts.length < 2 && minute < 12; minute++) {
-      await bench.clock.advance(60 * SECOND);
-      await pause(20);
-    }
-    assert.deepEqual(
-      receiver.attempts.map(({ job }) => job.destination),
-      ['a', 'b'],
-    );
-  });
-
   test('an outcome that cannot be written while others can is told, and written when it can be', async (t) => {
     const bench = await openQueueBench(engine);
     const real = performance.now.bind(performance);

@@ -103,7 +103,7 @@ export class OutcomeRecorder {
           about,
           'could not write the outcome of a delivery attempt: retry in some seconds',
         );
-        if (isAway(error) && !unwritten.has(job.id)) unwritten.set(job.id, clock.now());
+        if (isAway(error)) unwritten.add(job.id);
         if (maySucceedLater(error)) {
           pause = OUTAGE_RETRY_MS;
           alone = outage.isOn ? 0 : alone + 1;

@@ -7,7 +7,7 @@ import {
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SharedSlots } from '../../platform/net/net.ts';
-import { type EpochMs, Outage } from '../../platform/time/time.ts';
+import { Outage } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { AttemptOutcome, Job, PayloadFormat, Settled } from './delivery.ts';
 import type { Slot } from './slot.ts';
@@ -150,10 +150,10 @@ export interface WorkerSurroundings extends Required<QueueOptions> {
   /** Of writes, for all kinds: the database does not answer, or has no room. */
   readonly outage: Outage;
   /**
-   * Deliveries whose outcomes cannot be written, and since when: the database is away or full. For ten minutes no
-   * attempt of this process begins: its outcome could not be written either, and a kill would repeat it.
+   * Deliveries whose outcomes cannot be written since the database is away or full. While there are any, no attempt of this
+   * process begins: its outcome could not be written either, and a kill would repeat it.
    */
-  readonly unwritten: Map<number, EpochMs>;
+  readonly unwritten: Set<number>;
 }
 
 /** So long all writes fail before it is told: what fails is tried again, mostly within this time. */

@@ -2,7 +2,7 @@
 
 import { isOverdue, refusalOfFailure } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { MINUTE_MS, type Repeat } from '../../platform/time/time.ts';
+import type { Repeat } from '../../platform/time/time.ts';
 import { type JobFacts, UnreadablePayload } from './delivery.ts';
 import { Lanes } from './lanes.ts';
 import { watchLate } from './late.ts';
@@ -22,8 +22,6 @@ const LEASE_MS = 20_000;
 const RENEW_MS = 6_000;
 /** The wait after an error of the database. */
 const DATABASE_RETRY_MS = 1_000;
-/** So long an outcome that cannot be written stops attempts: after that it may be the only one, such as where a block is damaged. */
-const UNWRITTEN_MS = 10 * MINUTE_MS;
 /** The wait before a destination is tried again whose slots are all held by other nodes. */
 const SLOTS_RETRY_MS = 1_000;
 /** How long an attempt may take to return after it was aborted. */
@@ -174,12 +172,12 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   #pump(): void {
     if (this.#stopped) return;
     const { clock, unwritten } = this.#around;
-    const now = clock.now();
-    if (unwritten.values().some((since) => now - since < UNWRITTEN_MS)) {
+    if (unwritten.size > 0) {
       this.#disarmPump();
       this.#disarmPump = clock.after(DATABASE_RETRY_MS, () => this.#pumpSoon());
       return;
     }
+    const now = clock.now();
     const { payloadsMax = PAYLOADS_MAX } = this.#options;
     while (this.#leases < LEASES_MAX) {
       const batch = this.#lanes.next(now, this.#leasedSize >= payloadsMax);
