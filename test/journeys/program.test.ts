@@ -343,6 +343,18 @@ test('what else is wrong is one line, without a password', async () => {
     [['audit'], away, 1, /^the database cannot be reached right now: .*REFUSED/],
     [['backup', '/nowhere'], away, 1, /^the database cannot be reached right now: .*REFUSED/],
     [['backup'], {}, 2, /^backup: name a folder/],
+    [
+      ['backup', '/nowhere'],
+      { DATA_DIR: '/none' },
+      1,
+      /^DATA_DIR: there is no database in \/none: give/,
+    ],
+    [
+      ['audit'],
+      { DATA_DIR: '/none' },
+      1,
+      /^there is no API key in \/none: .* \(DATA_DIR or API_KEYS\)$/m,
+    ],
     [['verify-backup', '/nowhere'], {}, 1, /^there is no folder \/nowhere$/m],
     [['rotate', 'api-key', '--sign'], {}, 2, /^api-key: --sign is for values that only nodes know/],
     [['move'], {}, 2, /^expected --to, --bodies or both/],

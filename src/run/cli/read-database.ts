@@ -1,4 +1,5 @@
 /** The database as commands read it that need no service. Apart, since most commands need no database. */
+import { existsSync } from 'node:fs';
 import {
   openPostgresToRead,
   openSqliteToRead,
@@ -19,6 +20,11 @@ export async function openToRead({
   if (urls) return openPostgresToRead(urls);
   await refuseMoved(dataDir);
   const file = databaseFile(dataDir);
+  if (!existsSync(file)) {
+    throw new CommandFailed(
+      `DATA_DIR: there is no database in ${dataDir}: give the command the settings of the service`,
+    );
+  }
   try {
     return openSqliteToRead(file);
   } catch (error) {

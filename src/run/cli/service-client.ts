@@ -98,12 +98,16 @@ function explain(status: number, text: string, request: string): CommandFailed {
  * @throws CommandFailed where there are no keys yet, or the URL is none
  */
 export async function openClient(config: Config, url: string | undefined): Promise<ServiceClient> {
-  const { host, port } = config.http;
+  const {
+    dataDir,
+    database: { urls },
+    http: { host, port },
+  } = config;
   if (url !== undefined) checkUrl(url);
   const keys = config.credentials.apiKeys ?? (await readSecrets(config))?.apiKey;
   if (!keys) {
     throw new NotRunning(
-      'there is no API key: set API_KEYS, or start the service, which makes one',
+      `there is no API key in ${urls ? 'the database' : dataDir}: start the service, which makes one, or give the command the settings of the service (DATA_DIR or API_KEYS)`,
     );
   }
   return new ServiceClient((url ?? publicUrlOf(host, port)).replace(/\/+$/, ''), keys);
