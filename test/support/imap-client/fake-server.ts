@@ -44,6 +44,8 @@ export interface FakeServer {
   vanished: string | undefined;
   capabilities: string;
   greeting: string | undefined;
+  /** Sent where a command has a literal, before it comes; `TAG` stands for the command's. */
+  goOn: string;
   password: string;
   /** Called for each command; returns undefined for the usual answer. */
   fault: (command: Command) => Fault | undefined;
@@ -98,6 +100,7 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
     vanished: undefined,
     capabilities: 'IMAP4rev1 AUTH=PLAIN ENABLE CONDSTORE QRESYNC UIDPLUS ESEARCH UNSELECT',
     greeting: '* OK ready',
+    goOn: '+ go on',
     password: 'secret-of-the-master',
     fault: () => undefined,
     get open() {
@@ -204,7 +207,8 @@ function serve(session: Session, socket: Socket, connection: number): void {
     const end = text.indexOf('\r\n');
     const [, size] = /\{(\d+)\}$/.exec(end < 0 ? '' : text.slice(0, end)) ?? [];
     if (size === undefined) return end;
-    if (asked !== end) socket.write('+ go on\r\n');
+    const [tag = ''] = text.split(' ', 1);
+    if (asked !== end) socket.write(`${fake.goOn.replace('TAG', tag)}\r\n`);
     const last = text.indexOf('\r\n', end + 2 + Number(size));
     asked = last < 0 ? end : 0;
     return last;

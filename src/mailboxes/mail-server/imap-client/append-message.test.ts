@@ -129,6 +129,27 @@ void suite('a message added by IMAP', () => {
     assert.equal(appendsOf(server), 1);
   });
 
+  void test('is not added where its source fails, which is no failure of the server', async () => {
+    const { server, store, user } = await open();
+    const gone = new Error('the body is gone');
+    const broken = async function* () {
+      yield Buffer.from(source.slice(0, 5));
+      throw gone;
+    };
+    const failing = store.appendByImap(user, 'INBOX', { ...message, open: broken });
+    await assert.rejects(failing, gone);
+    assert.equal(appendsOf(server), 0);
+    // The server is not left alone for it.
+    await store.appendByImap(user, 'INBOX', message);
+    assert.equal(appendsOf(server), 1);
+  });
+
+  void test('is not added where the server answers OK before it has come', async () => {
+    const { server, store, user } = await open();
+    server.goOn = 'TAG OK done';
+    await assert.rejects(store.appendByImap(user, 'INBOX', message), { code: 'unavailable' });
+  });
+
   void test('is not added where its attempt ends before the command', async () => {
     const { server, store, user } = await open();
     const giving = new AbortController();

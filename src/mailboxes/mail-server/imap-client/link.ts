@@ -177,7 +177,8 @@ export class Link {
       if (left !== 0)
         throw new Error(`a literal of ${size} octets has ${left < 0 ? 'more' : 'fewer'}`);
     } catch (error) {
-      // The server waits for the rest.
+      // The server waits for the rest. The command fails with the error itself, not with the end that follows from it.
+      this.#onEnd = () => {};
       this.fail(error instanceof ImapFailure ? error : new ImapFailure('dropped'));
       throw error;
     }
