@@ -207,19 +207,22 @@ export class SmtpConnection {
   /** @returns what the server sent before the end of the message */
   async #sendMessage(message: AsyncIterable<Uint8Array>): Promise<Reply | undefined> {
     const chunks = stuffDots(message);
+    let next: IteratorResult<Buffer, void> | undefined;
     try {
-      while (this.isUsable) {
-        // A source that stalls is not waited for once the connection has ended.
-        const next = await Promise.race([this.#end(), chunks.next()]);
+      // The first octets are asked for whatever the server said meanwhile: a source that was not begun cannot be closed.
+      do {
+        // A source that stalls is not waited for once the connection has ended: neither for its next octets nor for its end.
+        next = await Promise.race([this.#end(), chunks.next()]);
         if (!this.isUsable || !next || next.done) break;
         if (!this.#write(next.value)) await this.#drain();
-      }
+      } while (this.isUsable);
     } catch (error) {
       // Without its end the server drops the part of the message that it has.
       this.destroy();
       throw error;
     } finally {
-      chunks.return(undefined).catch(() => {});
+      const closed = chunks.return(undefined).catch(() => {});
+      if (next) await closed;
     }
     if (this.isUsable) {
       this.#write('.\r\n');
@@ -234,6 +237,7 @@ export class SmtpConnection {
   #end(): Promise<undefined> {
     return new Promise((resolve) => {
       this.#onEnd = () => resolve(undefined);
+      if (this.#failure) this.#onEnd();
     });
   }
 
