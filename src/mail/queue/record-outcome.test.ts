@@ -240,6 +240,32 @@ onEachEngine('outcomes', (engine) => {
     assert.equal(toA.length, 1);
   });
 
+  test('an outcome that cannot be written for a reason of its own stops no others, also where the database was away before', async () => {
+    const bench = await openQueueBench(engine);
+    const codes = ['57P02', '58030'];
+    const { queue, receiver } = bench.start({
+      async onOutcome(_, job) {
+        const code = codes.length > 1 ? codes.shift() : codes[0];
+        if (code && job.destination === 'a') throw Object.assign(new Error('damaged'), { code });
+        return undefined;
+      },
+    });
+    receiver.respond = () => delivered;
+    await bench.enqueue(queue, bench.delivery('a'));
+    await until(() => codes.length === 1);
+    await turns();
+    await bench.enqueue(queue, bench.delivery('b'));
+    for (let second = 0; receiver.attempts.length < 2 && second < 20; second++) {
+      await bench.clock.advance(SECOND);
+      await pause(20);
+    }
+    assert.equal(receiver.attempts.length, 2);
+    codes.length = 0;
+    await bench.clock.advance(SECOND);
+    await rowWhen(bench, ({ status }) => status === 'delivered');
+    await queue.idle();
+  });
+
   test('an outcome that others keep from being written for a minute is written then: nobody gets the mail again', async () => {
     const bench = await openQueueBench(engine);
     let attempts = 0;

@@ -104,6 +104,7 @@ export class OutcomeRecorder {
           'could not write the outcome of a delivery attempt: retry in some seconds',
         );
         if (isAway(error)) unwritten.add(job.id);
+        else unwritten.delete(job.id);
         if (maySucceedLater(error)) {
           pause = OUTAGE_RETRY_MS;
           alone = outage.isOn ? 0 : alone + 1;
