@@ -1767,8 +1767,8 @@ export interface DropQueueAnswer {
 export interface Block {
   /** Given by the server. */
   id: number;
-  /** `domain`: all senders of the domain and of its subdomains. `address`: a sender, in any case. `network`: all mail of these clients, bounces too. */
-  kind: 'domain' | 'address' | 'network';
+  /** `address`: a sender, in any case. `domain`: all senders of the domain and of its subdomains. `network`: all mail of these clients, bounces too. */
+  kind: 'address' | 'domain' | 'network';
   /** In lower case, IDNA-encoded; a network as `192.0.2.0/24`. */
   value: string;
   /** Your note, such as the reason. */
@@ -1785,8 +1785,8 @@ export interface ListBlocksAnswer {
 }
 
 export interface AddBlockBody {
-  /** `domain`: all senders of the domain and of its subdomains. `address`: a sender, in any case. `network`: all mail of these clients, bounces too. */
-  kind: 'domain' | 'address' | 'network';
+  /** `address`: a sender, in any case. `domain`: all senders of the domain and of its subdomains. `network`: all mail of these clients, bounces too. */
+  kind: 'address' | 'domain' | 'network';
   /** The address, the domain, or the network (an IP address alone is one). */
   value: string;
   /** Your note, such as the reason. */

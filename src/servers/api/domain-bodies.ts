@@ -53,6 +53,7 @@ export const DnsRecordBody = Type.Object(
       OneOf(
         ['ok', 'missed', 'unanswered'],
         'What the last look found: `ok`, `missed` (nothing, or something else: `observed_value` says what), or `unanswered` (DNS could not be asked, so nothing changed). Absent before the first look, and after the record was set by hand.',
+        'missed',
       ),
     ),
     misses: Integer(

@@ -202,7 +202,7 @@ function addReadAndUpdate(app: Api, accounts: OwnedAccounts): void {
       body: Type.Object({
         user_id: UserId,
         display_name: Type.Optional(Type.String({ examples: ['Ada L.'] })),
-        status: Type.Optional(OneOf(['active', 'suspended'])),
+        status: Type.Optional(OneOf(['active', 'suspended'], undefined, 'suspended')),
       }),
       response: { 200: OneAccount },
     },

@@ -17,15 +17,16 @@ export const Integer = (description: string, example: number, limits: TNumberOpt
 
 export const Flag = (description: string) => Type.Boolean({ description, examples: [true] });
 
-/** One of some words; the first is the example. */
+/** One of some words. */
 export const OneOf = <const Words extends string[]>(
   words: readonly [...Words],
   description?: string,
+  example: Words[number] | undefined = words[0],
 ) =>
   Type.Enum(words, {
     type: 'string',
     ...(description !== undefined && { description }),
-    examples: [words[0]],
+    examples: [example],
   });
 
 /** RFC 3339, as {@link isoTime} writes it. */
@@ -184,6 +185,7 @@ export const pageFields = {
     OneOf(
       ['oldest', 'newest'],
       'Whether the oldest or the newest items come first; the oldest when left out.',
+      'newest',
     ),
   ),
 };

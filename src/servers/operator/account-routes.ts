@@ -23,6 +23,7 @@ const ListQuery = Type.Object({
     OneOf(
       SORTS,
       'By address, or by a number, which `-` puts the largest of first; `quota_used` is the part of its quota that an account uses. A cursor belongs to one order.',
+      '-sent_24h',
     ),
   ),
   ...listFields,

@@ -5,8 +5,9 @@ import { actorOf, Instant, OneOf, RecordId, type RouteGroup, Text, writerOf } fr
 import { answerPage, isKey, listEcho, listFields, readPage } from './lists.ts';
 
 const Kind = OneOf(
-  ['domain', 'address', 'network'],
-  '`domain`: all senders of the domain and of its subdomains. `address`: a sender, in any case. `network`: all mail of these clients, bounces too.',
+  ['address', 'domain', 'network'],
+  '`address`: a sender, in any case. `domain`: all senders of the domain and of its subdomains. `network`: all mail of these clients, bounces too.',
+  'domain',
 );
 
 const Note = Text('Your note, such as the reason.', 'phishing on Monday');

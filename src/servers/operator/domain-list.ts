@@ -20,13 +20,13 @@ const flag = (description: string) =>
   Type.Optional(Type.Enum(['true', 'false'], { type: 'string', description, examples: ['false'] }));
 
 const ListQuery = Type.Object({
-  status: Type.Optional(OneOf(['pending', 'active', 'suspended'])),
+  status: Type.Optional(OneOf(['pending', 'active', 'suspended'], undefined, 'active')),
   user_id: Type.Optional(UserId),
   can_send: flag('Only domains that can send, or only those that cannot, pending ones too.'),
   can_receive: flag('Only domains that can receive, or only those that cannot.'),
   forward_mode: Type.Optional(ForwardMode),
   records_failed: Type.Optional(
-    OneOf(['any', 'mx', 'spf', 'dmarc', 'dkim'], 'Only domains with this record `failed`.'),
+    OneOf(['any', 'mx', 'spf', 'dmarc', 'dkim'], 'Only domains with this record `failed`.', 'dkim'),
   ),
   q: filterText('Beginning of the name; the list is then in the order of names.', 'acme', 255),
   sort: Type.Optional(

@@ -22,6 +22,7 @@ const Name = Text('For people; the audit log has it. Several keys may have the s
 const Scope = OneOf(
   ['operator', 'product'],
   '`operator`: all of /v2. `product`: all of it but /v2/operator.',
+  'product',
 );
 const BoundUser = Text(
   'Of a product key: the only user whose things it sees and changes.',

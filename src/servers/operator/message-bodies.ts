@@ -28,6 +28,7 @@ const Status = OneOf(
   'waiting: not tried yet; scheduled: not before its time; deferred: is tried again; held: until an operator releases it; ' +
     'bounced: the sender was told; failed: nobody was told; refused, deferred_by_us: we answered 5xx, 4xx; dropped: by an ' +
     'operator; cancelled: by the account; partly: the recipients differ, see `counts`.',
+  'delivered',
 );
 
 /** The most recipients that a list shows of a message. */

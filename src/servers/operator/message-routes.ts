@@ -43,7 +43,7 @@ const filterFields = {
     'One or more of the values of `status`, separated by commas. A message has the state of any of its recipients.',
     'deferred,held',
   ),
-  direction: Type.Optional(OneOf(['in', 'out'])),
+  direction: Type.Optional(OneOf(['in', 'out'], undefined, 'out')),
   client: filterText('Address of the client that brought it.', '192.0.2.1'),
   node: filterText('The host that took it.', 'mail-1'),
   subject: filterText('Part of the subject; found only with TRACE_SUBJECTS.', 'invoice'),

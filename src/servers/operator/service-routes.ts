@@ -82,6 +82,7 @@ export function serviceRoutes(
 const Level = OneOf(
   LOG_LEVELS,
   'As LOG_LEVEL: lines of this level and more severe ones are written.',
+  'debug',
 );
 
 interface LogLevelParts {
