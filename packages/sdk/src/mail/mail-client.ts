@@ -103,9 +103,9 @@ export class StoredMailClient implements MailClient, ClientParts {
     const memory = memoryStore();
     this.copy.replaceStore(memory);
     this.#tabs = this.#makeTabs(memory);
+    void this.#tabs.start();
     this.#tellLost();
     this.#telling.emit('state', { state: this.state, stateReason: this.#stateReason });
-    void this.#tabs.start();
   }
 
   /** @throws Error where nothing can be stored; then it did not start */

@@ -192,12 +192,12 @@ const KEPT = 50;
 
 /** @param now milliseconds since 1970 */
 export function outdated(operations: readonly OperationRow[], now: number): OperationRow[] {
-  const over = operations.filter((operation) => !isLive(operation));
-  const refs = operations.filter(isLive).flatMap(refsOf);
+  // What goes out later can be taken back until then, and says what it was made of.
+  const isNeeded = (one: OperationRow) => isLive(one) || Date.parse(one.mail?.sendAt ?? '') > now;
+  const refs = operations.filter(isNeeded).flatMap(refsOf);
   const named = new Set(refs.map((id) => readLocalId(id)?.seq));
-  // What goes out later can be taken back until then.
-  const isDue = ({ mail }: OperationRow) => !(Date.parse(mail?.sendAt ?? '') > now);
-  return over.slice(0, -KEPT).filter((one) => !named.has(one.seq) && isDue(one));
+  const over = operations.filter((operation) => !isLive(operation));
+  return over.slice(0, -KEPT).filter((one) => !named.has(one.seq) && !isNeeded(one));
 }
 
 /**

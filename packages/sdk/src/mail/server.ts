@@ -94,7 +94,7 @@ export class MailServer {
     } catch (error) {
       if (!(error instanceof ApiError && error.status === 401)) throw error;
       if (this.#token === token) this.forget();
-      return await this.#send<Answers[Route]>(route, call, await this.ready());
+      return await this.#send<Answers[Route]>(route, call, await this.ready(call.signal));
     }
   }
 
@@ -102,10 +102,15 @@ export class MailServer {
   async ready(signal?: AbortSignal): Promise<string> {
     const { platform } = this.#options;
     for (;;) {
+      signal?.throwIfAborted();
       const ms = this.pausedUntil - platform.ticks();
       const wait = (over: () => void) => {
-        platform.after(ms, over);
-        signal?.addEventListener('abort', over);
+        const cancel = platform.after(ms, over);
+        const giveUp = () => {
+          cancel();
+          over();
+        };
+        signal?.addEventListener('abort', giveUp, { once: true });
       };
       if (ms > 0) await new Promise<void>(wait);
       signal?.throwIfAborted();

@@ -68,11 +68,20 @@ export class Syncer {
     if (!row || row.gone) return;
     // What this tab did not see begin, says nothing of when it began.
     const began = this.#chains.get(box) ?? (row.paging ? 0 : this.begin());
-    const { name, uidvalidity, token } = row;
-    const limit = token === undefined ? FIRST_PAGE : PAGE;
-    const body = { mailbox: name, uidvalidity, token, limit, fields: FIELDS, order: 'newest' };
+    const ask = ({ uidvalidity, token }: Partial<MailboxRow>) => {
+      const limit = token === undefined ? FIRST_PAGE : PAGE;
+      const state = { mailbox: row.name, uidvalidity, token };
+      return server.call('POST /mail/sync', {
+        body: { ...state, limit, fields: FIELDS, order: 'newest' },
+      });
+    };
+    // A store of another kind has other tokens: nothing that the copy knows can be compared.
+    const askAnew = async (error: unknown): Promise<Sync> => {
+      if (!isOfToken(error)) throw error;
+      return { ...(await ask({})), reset: true };
+    };
     try {
-      const page = await server.call('POST /mail/sync', { body });
+      const page = await ask(row).catch(askAnew);
       await Promise.all([...(this.#incoming.get(box) ?? [])]);
       await this.take(row, page, began);
     } catch (error) {
@@ -126,3 +135,6 @@ export class Syncer {
     if (fresh.length > 0) received(fresh);
   }
 }
+
+const isOfToken = (error: unknown) =>
+  error instanceof ApiError && error.errors.some(({ field }) => field === 'token');

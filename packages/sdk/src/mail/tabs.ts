@@ -49,7 +49,7 @@ export function isLed({ leaseUntil }: AccountRow, platform: Platform): boolean {
 export class Tabs {
   readonly #options: TabsOptions;
   readonly #name: string;
-  readonly #channel: Channel | undefined;
+  #channel: Channel | undefined;
   readonly #ending = new AbortController();
   /** Of the lock, while it has it. */
   #letGo: (() => void) | undefined;
@@ -61,11 +61,8 @@ export class Tabs {
 
   constructor(options: TabsOptions) {
     this.#options = options;
-    const { platform, account } = options;
-    this.#name = `postroom:${account}`;
-    this.#lastBeat = platform.now();
-    this.#channel = platform.openChannel?.(this.#name);
-    if (this.#channel) this.#channel.onmessage = ({ data }) => options.hear(data as TabMessage);
+    this.#name = `postroom:${options.account}`;
+    this.#lastBeat = options.platform.now();
   }
 
   tell(message: TabMessage): void {
@@ -73,6 +70,9 @@ export class Tabs {
   }
 
   async start(): Promise<void> {
+    const { platform, hear } = this.#options;
+    this.#channel = platform.openChannel?.(this.#name);
+    if (this.#channel) this.#channel.onmessage = ({ data }) => hear(data as TabMessage);
     this.#queueForLock();
     this.#beatLater();
     await this.take();

@@ -77,14 +77,27 @@ test('a store that is full from the beginning is no reason to show no mail', asy
     transact: full,
     update: full,
   };
-  const { platform, clock } = server;
+  const { clock } = server;
+  const channels = new Set<object>();
+  const openChannel = () => {
+    const channel = {
+      onmessage: null,
+      postMessage: () => {},
+      close: () => channels.delete(channel),
+    };
+    channels.add(channel);
+    return channel;
+  };
+  const platform = { ...server.platform, openChannel };
   const client = await openMail({ baseUrl: 'https://mail.test', auth, store, platform });
+  assert.equal(channels.size, 1, 'the client that did not start hears other tabs, and would lead');
   await clock.advance(20_000);
   assert.deepEqual([client.storage, client.state], ['memory', 'live']);
   await client.close();
   const before = server.requests.length;
   await clock.advance(120_000);
   assert.equal(server.requests.length, before, 'a second client goes on');
+  assert.equal(channels.size, 0);
 });
 
 test('while nothing changes, no list is read anew', async (context) => {
@@ -115,7 +128,33 @@ test('a search that is given up while the server wants a pause is over at once',
   const over = assert.rejects(found, { name: 'AbortError' });
   giving.abort();
   await over;
+  await assert.rejects(client.search({ text: 'three' }, { signal: giving.signal }), {
+    name: 'AbortError',
+  });
   assert.equal(world.server.requests.at(-1)?.path, '/mail/search');
+});
+
+test('a mailbox whose token the server does not read any more is read anew', async () => {
+  const store = memoryStore();
+  const world = new World({ seed: 1, withLocks: true, store });
+  const gone = world.account.deliver('INBOX', { subject: 'gone' });
+  world.account.deliver('INBOX', { subject: 'stays' });
+  const first = await world.open();
+  await world.pass(5000);
+  world.kill(first);
+  world.account.remove('INBOX', [gone]);
+  // As of the mail server that had the mailboxes before.
+  const rows = await store.range({
+    table: 'mailboxes',
+    prefix: ['https://mail.test ada@acme.test'],
+  });
+  store.apply(rows.map((row) => ({ put: 'mailboxes', row: { ...row, token: 'i1-7' } })));
+  const { client } = await world.open();
+  const received: unknown[] = [];
+  client.on('received', (event) => received.push(event));
+  await world.pass(20_000);
+  const { messages, total } = await client.mailbox('INBOX').list();
+  assert.deepEqual([total, messages[0]?.envelope.subject, received.length], [1, 'stays', 0]);
 });
 
 test('who may write to no more people today is told so, and reads on', async () => {

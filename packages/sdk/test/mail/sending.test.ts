@@ -46,6 +46,24 @@ test('mail for later is found after a reload and many other changes, and cancell
   );
 });
 
+test('mail for later says which draft it is, also where that waited with it and many changes came since', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const sendAt = new Date(world.server.clock.now() + 86_400_000).toISOString();
+  const { operation, ...draft } = await client.saveDraft(mail);
+  const sent = await client.send({ ...mail, sendAt, draft });
+  await world.pass(1000, Promise.all([operation.applied, sent.applied]));
+  const inbox = client.mailbox('INBOX');
+  for (let i = 0; i < 60; i++) {
+    const { applied } = await inbox.flag([1], { [i % 2 ? 'add' : 'remove']: ['\\Flagged'] });
+    await world.pass(100, applied);
+  }
+  const [found] = await client.sends();
+  assert.deepEqual(found?.draft, { mailbox: 'Drafts', id: 1 });
+});
+
 test('what became of many mails is asked for in one request, newest first', async () => {
   const world = new World({ seed: 1, withLocks: true });
   const { client } = await world.open();
