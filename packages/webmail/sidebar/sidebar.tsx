@@ -1,9 +1,9 @@
 /** Accounts, mailboxes with their unseen mail, and how the copy stands to the server. In a narrow window it is a popover. */
 import type { MailboxInfo } from '../../sdk/src/mail/client.ts';
 import { heldOver, takesMail } from '../list/drag.ts';
-import { accounts, mailboxes, type OpenAccount, signOut } from '../state/accounts.ts';
+import { accounts, type OpenAccount, signOut } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
-import { iconOf, isForMail, isOwn, sortMailboxes, titleOf } from '../state/describe.ts';
+import { iconOf, isForMail, isOwn, type ListedMailbox, listMailboxes } from '../state/describe.ts';
 import { opens } from '../state/overlay.ts';
 import { composer } from '../state/parts.ts';
 import { go, hrefOf, isPanelOpen, route } from '../state/route.ts';
@@ -51,8 +51,8 @@ export const Sidebar = ({ account }: SidebarProps) => (
     </div>
     <WriteButton />
     <ul class="mailboxes">
-      {sortMailboxes(account.live.mailboxes).map((mailbox) => (
-        <MailboxLink key={mailbox.name} account={account} mailbox={mailbox} />
+      {listMailboxes(account.live.mailboxes).map((listed) => (
+        <MailboxLink key={listed.mailbox.name} account={account} {...listed} />
       ))}
     </ul>
     <Button
@@ -65,9 +65,7 @@ export const Sidebar = ({ account }: SidebarProps) => (
   </nav>
 );
 
-interface LinkProps extends SidebarProps {
-  readonly mailbox: MailboxInfo;
-}
+type LinkProps = SidebarProps & ListedMailbox;
 
 /** What is written counts as a whole, and nobody waits for what is in Trash. */
 function amountOf({ specialUse, total, unseen }: MailboxInfo): number {
@@ -75,12 +73,10 @@ function amountOf({ specialUse, total, unseen }: MailboxInfo): number {
   return ['\\Trash', '\\Sent'].includes(specialUse ?? '') ? 0 : unseen;
 }
 
-const MailboxLink = ({ account, mailbox }: LinkProps) => {
+const MailboxLink = ({ account, mailbox, level, title }: LinkProps) => {
   const { name, specialUse } = mailbox;
   const isHere = route.value.mailbox === name && !route.value.query;
   const amount = amountOf(mailbox);
-  const cut = name.lastIndexOf('/');
-  const isWithin = mailboxes.value.has(name.slice(0, Math.max(cut, 0)));
   return (
     <li
       class={['bar', { here: isHere, over: heldOver.value === name }]}
@@ -89,13 +85,13 @@ const MailboxLink = ({ account, mailbox }: LinkProps) => {
       <a
         class="bar grow"
         title={name}
-        style={{ '--level': isWithin ? name.split('/').length - 1 : 0 }}
+        style={{ '--level': level }}
         href={hrefOf({ address: account.address, mailbox: name })}
         aria-current={isHere ? 'page' : undefined}
         onClick={close}
       >
         <Icon name={iconOf(mailbox)} />
-        <span class="cut grow">{isWithin ? name.slice(cut + 1) : titleOf(mailbox)}</span>
+        <span class="cut grow">{title}</span>
         {amount > 0 && (
           <span class="amount">
             {amount.toLocaleString()}

@@ -1,6 +1,6 @@
 /** What mailboxes and changes are called on the screen. */
 import type { MailboxInfo, Operation } from '../../sdk/src/mail/client.ts';
-import type { IconName } from '../ui/icon.tsx';
+import type { IconName } from '../ui/icons.ts';
 
 const looks: Readonly<Record<string, readonly [title: string, icon: IconName]>> = {
   INBOX: ['Inbox', 'inbox'],
@@ -21,6 +21,36 @@ export function sortMailboxes(mailboxes: readonly MailboxInfo[]): MailboxInfo[] 
     return at < 0 ? order.length : at;
   };
   return mailboxes.toSorted((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
+}
+
+/** A mailbox in the list of them. */
+export interface ListedMailbox {
+  readonly mailbox: MailboxInfo;
+  /** How deep it is within others. */
+  readonly level: number;
+  readonly title: string;
+}
+
+/** Each folder of the user behind the one that it is within, by its name there. */
+export function listMailboxes(mailboxes: readonly MailboxInfo[]): ListedMailbox[] {
+  const names = new Set(mailboxes.map(({ name }) => name));
+  const nearest = (name: string): string => {
+    const above = name.slice(0, Math.max(name.lastIndexOf('/'), 0));
+    return above === '' || names.has(above) ? above : nearest(above);
+  };
+  const groups = Map.groupBy(sortMailboxes(mailboxes), (one) =>
+    isOwn(one) ? nearest(one.name) : '',
+  );
+  const within = (above: string, level: number): ListedMailbox[] =>
+    (groups.get(above) ?? []).flatMap((mailbox) => [
+      {
+        mailbox,
+        level,
+        title: level > 0 ? mailbox.name.slice(above.length + 1) : titleOf(mailbox),
+      },
+      ...within(mailbox.name, level + 1),
+    ]);
+  return within('', 0);
 }
 
 export function titleOf(mailbox: MailboxInfo): string {
