@@ -235,6 +235,7 @@ class DeliveryAttempts {
     const forward = { address, domain, dkimKey, verdict };
     return this.#passOn(job, forward, { from, to, smtpUtf8, slot }, signal);
   }
+
   /** Sends a message as it came, but for what is added on its way. */
   async #passOn(
     { bodyId }: Job,

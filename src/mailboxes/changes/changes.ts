@@ -165,6 +165,7 @@ export class SharedChanges extends InProcessChanges {
     super();
     this.#options = options;
   }
+
   override publish(published: Change): void {
     super.publish(published);
     const key = keyOf(published);

@@ -172,6 +172,7 @@ export class LmtpClient {
     last?.watch(() => {});
     return last;
   }
+
   #take(connection: SmtpConnection): void {
     clearTimeout(this.#idle.get(connection));
     this.#idle.delete(connection);

@@ -2,6 +2,7 @@
  * Addresses of accounts: which parts before the `@` are allowed, how addresses are compared, and which account mail for one
  * is for.
  */
+import { sql } from 'kysely';
 import { PreparedQuery, type Queries, type Row } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
@@ -12,6 +13,9 @@ export interface MailAddress {
   readonly localPart: string;
   readonly domain: string;
 }
+
+/** The address of an account, of its columns. */
+export const address = sql<string>`local_part || '@' || domain_name`.as('address');
 
 /** RFC 5321 section 4.5.3.1.1. */
 const LOCAL_PART_MAX = 64;

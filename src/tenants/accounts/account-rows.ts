@@ -9,7 +9,7 @@ import {
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { AccountOwner, EventType, NewEvent } from '../events/events.ts';
-import { readAddress } from './account-addresses.ts';
+import { address, readAddress } from './account-addresses.ts';
 import { domainIsThere } from './delete-accounts.ts';
 
 export type AccountStatus = Row<'accounts'>['status'];
@@ -29,9 +29,6 @@ export interface Account {
   /** Bytes that its mailboxes may hold, 0 for no limit; null: the operator's default. */
   readonly quotaBytes: number | null;
 }
-
-/** The address of an account, of its columns. */
-export const address = sql<string>`local_part || '@' || domain_name`.as('address');
 
 /** Existing accounts, each with the id of its user's oldest. */
 export function selectAccounts(queries: Queries) {

@@ -5,8 +5,8 @@
  * are stored in lower case, passwords as argon2id hashes. `credential_version` increases with each new password, and
  * our tokens contain it. A user's default account is not stored: it is the one with the lowest id.
  * `app_passwords` has those of mail programs (`app-passwords.ts`), `retired_addresses` the addresses of deleted accounts
- * (`delete-accounts.ts`). An account has its mailboxes from the transaction that
- * creates it; the mail store makes those that one has not, such as an account of an earlier release.
+ * (`delete-accounts.ts`). An account has its mailboxes from the transaction that creates it; the mail store makes those
+ * that are missing, such as in an account of an earlier release.
  *
  * Several claims on a name may have the same address, left from times when each was active; an address always means
  * the account on the claim that is active now.

@@ -6,8 +6,8 @@ import {
   mailboxColumns,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
-import type { MailAddress } from './account-addresses.ts';
-import { type AccountStatus, address } from './account-rows.ts';
+import { address, type MailAddress } from './account-addresses.ts';
+import type { AccountStatus } from './account-rows.ts';
 
 /** The data that decides whether a login or token is accepted. */
 export interface Credentials {

@@ -9,6 +9,7 @@
 import { sql } from 'kysely';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { SECOND_MS, startOf } from '../../platform/time/time.ts';
+import { address } from './account-addresses.ts';
 import { CLOCK_SKEW_SECONDS } from './token-keys.ts';
 
 /** Accounts of a deleted domain that are removed in one transaction. */
@@ -47,7 +48,7 @@ export function deleteSomeOfDomain(
   return database.write(async (tx) => {
     const accounts = await tx
       .selectFrom('accounts')
-      .select(['id', sql<string>`local_part || '@' || domain_name`.as('address')])
+      .select(['id', address])
       .where('domain_id', '=', domainId)
       .orderBy('id')
       .limit(ACCOUNTS_AT_A_TIME)
