@@ -5,6 +5,7 @@ import {
   type ApiAnswer,
   type ApiRequest,
   type CallOptions,
+  TIMEOUT_MS,
   type Transport,
   writeQuery,
 } from './transport.ts';
@@ -99,7 +100,10 @@ export class OperationClient {
     options: CallOptions = {},
   ): Promise<Response> {
     const request = { ...requestOf(id, parameters), read: (response: Response) => response };
-    const { data } = await this.#transport.send<Response>(request, { ...options, maxRetries: 0 });
+    // It has to begin in time; how fast it is read is up to the caller.
+    const { timeoutMs = TIMEOUT_MS } = options;
+    const once = { ...options, timeoutMs, maxRetries: 0 };
+    const { data } = await this.#transport.send<Response>(request, once);
     return data;
   }
 

@@ -48,7 +48,7 @@ export interface ApiAnswer<T> {
 }
 
 /** Nothing is sent or comes for so long. */
-const TIMEOUT_MS = 30_000;
+export const TIMEOUT_MS = 30_000;
 /** Octets in a millisecond: the server waits two minutes for the largest request. */
 const SLOWEST = 128;
 const RETRIES = 2;

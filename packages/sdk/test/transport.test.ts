@@ -234,6 +234,30 @@ test('an answer may take as long as it goes on coming, and no part of it longer 
   }
 });
 
+test('an answer that is read as it comes may pause for as long as it wants', async ({
+  mock: { timers },
+}) => {
+  timers.enable({ apis: ['setTimeout'] });
+  let more = (_: string) => {};
+  let signal: AbortSignal | null | undefined;
+  const stream = async (init: RequestInit) => {
+    ({ signal } = init);
+    const start = (parts: ReadableStreamDefaultController<Uint8Array>) => {
+      more = (text) => parts.enqueue(Buffer.from(text));
+    };
+    return new Response(new ReadableStream({ start }));
+  };
+  const { body } = await meet(stream).postroom.open('listEvents', { query: { user_id: 'u' } });
+  const reader = body?.getReader();
+  for (const text of ['a', 'b']) {
+    more(text);
+    const part = await reader?.read();
+    assert.equal(Buffer.from(part?.value ?? []).toString(), text);
+    timers.tick(120_000);
+  }
+  assert.equal(signal?.aborted, false);
+});
+
 test('files have the time that a slow network needs for them', async ({ mock: { timers } }) => {
   timers.enable({ apis: ['setTimeout'] });
   const { step, end } = slowAnswer();
