@@ -15,11 +15,11 @@ export const ADVICE = {
   bounces_many: 'Look at the accounts whose mail bounces, and ask their owners what they send.',
   bodies_lost: 'Bring the bodies back from a backup.',
   block_listed:
-    'Look for who sent what brought this server, or a domain in the message, there, and ask those who keep the list to take it off.',
+    'Find the sender of the mail for which this server, or a domain in the mail, was listed. Then ask the keepers of the list to remove it.',
   senders_odd: 'Ask the owner of the account; if it is abused, suspend it and drop what waits.',
   mailboxes_full: 'Let their owners delete mail, or raise the quota.',
   receivers_failing: 'Tell whoever runs the receiver. Once it works, retry what waits for it.',
-  backup_old: 'Look why the nightly run failed, and make one: "postroom backup FOLDER".',
+  backup_old: 'Find out why the nightly run failed, and make one: "postroom backup FOLDER".',
   certificate_ends: 'Renew it in the files of TLS_CERT and TLS_KEY: no restart is needed.',
   certificate_broken: 'Put a certificate and its key there; "postroom doctor" says what is wrong.',
   versions_differ: 'Finish the upgrade.',
@@ -29,7 +29,7 @@ export const ADVICE = {
   sender_checks_off: 'Look at the resolver and at DNS_SERVERS; "postroom doctor" asks it.',
   search_behind: 'It catches up by itself; if it does not, look for errors in the log.',
   database_log_grows: 'End what reads the database for so long.',
-  overloaded: 'Look who causes the work; if it stays, take a faster processor or another node.',
+  overloaded: 'Find out who causes the work; if it stays, take a faster processor or another node.',
   deliveries_held: 'Release them, or drop them.',
   domains_pending: 'Remind their owners of the records, or delete the domains.',
 } as const;
