@@ -188,7 +188,16 @@ export class Pusher {
   /** It never goes. What takes back a mail that was to be sent becomes its draft: nothing written is lost. */
   #cancel(operation: OperationRow): Change[] {
     const { needs: _, ...draft } = operation;
-    if (draft.kind === 'send' && draft.inverseOf !== undefined && draft.mail)
+    const { kind, seq, inverseOf, mail } = draft;
+    // Taken back twice, it is one draft.
+    const isOther = (one: OperationRow) =>
+      one.inverseOf === inverseOf && one.seq < seq && one.state !== 'cancelled';
+    if (
+      kind === 'send' &&
+      inverseOf !== undefined &&
+      mail &&
+      !this.#lead.copy.operations.some(isOther)
+    )
       return [put('operations', { ...draft, kind: 'append' })];
     return this.#over([
       { ...ended(operation, 'cancelled'), ...stayed(operation, this.#lead.copy) },

@@ -126,6 +126,30 @@ test('mail that waits for a network is a draft again at once where it is taken b
   assert.equal(world.account.mailbox('Drafts').uids.length, 1);
 });
 
+test('mail that waits and is taken back twice at once is one draft', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  world.server.online = false;
+  world.server.dropSockets();
+  await world.pass(8000);
+  const attachments = [{ filename: 'a.txt', content: Buffer.from('a') }];
+  const sent = await client.send({ ...mail, attachments });
+  const [again] = await client.pending();
+  const taken = Promise.all([sent.cancel(), again?.undo(), sent.cancel()]);
+  await world.pass(0, taken);
+  await taken;
+  world.server.online = true;
+  client.reconnect();
+  await world.pass(60_000);
+  assert.equal(world.account.sends.all.length, 0);
+  const { uids, find } = world.account.mailbox('Drafts');
+  assert.deepEqual(
+    uids.map((uid) => find(uid)?.attachments.length),
+    [1],
+  );
+});
+
 /**
  * Drafts of one mail, each in place of the one before, written while there is no network.
  *
