@@ -78,12 +78,13 @@ export class StoredMailClient implements MailClient, ClientParts {
   }
 
   #makeTabs(store: Store): Tabs {
-    return new Tabs({
+    const tabs: Tabs = new Tabs({
       store,
       account: this.copy.account,
       platform: this.platform,
       lead: (epoch) => this.#lead(epoch),
-      stopLeading: () => this.#stopLeading(),
+      // Those of a store that is lost may end when this tab leads by others.
+      stopLeading: () => tabs === this.#tabs && this.#stopLeading(),
       hear: (message) => this.#hear(message),
       state: () => ({ state: this.state, reason: this.#stateReason }),
       beat: () => {
@@ -92,6 +93,7 @@ export class StoredMailClient implements MailClient, ClientParts {
       },
       slept: () => this.reconnect(),
     });
+    return tabs;
   }
 
   /** The store cannot be used any more: this tab goes on by itself, with what it has in memory. */
