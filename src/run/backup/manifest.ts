@@ -93,7 +93,8 @@ export async function readManifest(folder: string): Promise<Manifest> {
     manifest = JSON.parse(await text(await openFile(folder, MANIFEST)));
   } catch (error) {
     if (error instanceof BackupFailed) throw error;
-    if (!existsSync(folder)) throw new BackupFailed(`there is no folder ${folder}`);
+    if (isMissing(error) && !existsSync(folder))
+      throw new BackupFailed(`there is no folder ${folder}`);
     const why = isMissing(error)
       ? `it has no ${MANIFEST}, which is written last: the backup was interrupted, or this is another folder`
       : `${MANIFEST} cannot be read: ${String(error)}`;
