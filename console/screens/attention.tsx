@@ -84,10 +84,10 @@ function Lines({ items }: { items: readonly Finding[] }) {
               <Icon name={icon} />
               <span class="unseen">{level}: </span>
             </span>
-            <span>
+            <div>
               <RouterLink to={link}>{() => text}</RouterLink>
-              {advice && <span class="soft"> {advice}</span>}
-            </span>
+              {advice && <p class="soft">{advice}</p>}
+            </div>
             {since && (
               <span class="soft">
                 <When at={since} />
