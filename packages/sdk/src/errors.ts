@@ -99,10 +99,8 @@ export function endsSession({ status, code }: ApiError): boolean {
  * Seconds until the next attempt, by the answer's Retry-After (RFC 9110 section 10.2.3): a number of them, or a date.
  */
 function readRetryAfter(headers: Headers): number | undefined {
-  const text = headers.get('retry-after')?.trim();
-  if (!text) return undefined;
-  if (/^\d+$/.test(text)) return Number(text);
-  const seconds = (Date.parse(text) - Date.now()) / 1000;
+  const text = headers.get('retry-after') ?? '';
+  const seconds = /^\d+$/.test(text) ? Number(text) : (Date.parse(text) - Date.now()) / 1000;
   return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
 }
 

@@ -63,12 +63,11 @@ export async function openMail(options: MailOptions): Promise<MailClient> {
   const asked =
     known === undefined && typeof auth === 'function' ? await askOwner(auth) : undefined;
   const address = (known ?? asked?.address)?.toLowerCase();
-  if (!address)
-    throw new TypeError('address is missing: the token does not say whose mailboxes they are');
-  const who = { baseUrl, address, auth: asked?.auth ?? auth, app };
+  if (!address) throw new TypeError('address is missing');
   const start = async (place: Pick<ClientOptions, 'store' | 'storage'>) => {
-    const all = { ...who, ...place, syncAll: sync === 'all', bodyBudget, platform };
-    const client = new StoredMailClient(all);
+    const how = { syncAll: sync === 'all', bodyBudget, platform };
+    const who = { baseUrl, address, auth: asked?.auth ?? auth, app };
+    const client = new StoredMailClient({ ...who, ...how, ...place });
     await client.start();
     return client;
   };

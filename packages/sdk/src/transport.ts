@@ -63,7 +63,7 @@ const NEVER_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_C
 /** The address of a server, without slashes at its end. @throws TypeError where it is none */
 export function readBaseUrl(text: string): string {
   if (/^https?:\/\//.test(text)) return text.replace(/\/+$/, '');
-  throw new TypeError(`baseUrl must begin with https:// or http://: ${text}`);
+  throw new TypeError(`baseUrl must begin with http or https: ${text}`);
 }
 
 /** Sends requests, and sends those again that may succeed then. */
@@ -112,14 +112,12 @@ export function prepare(
   { method, body }: Pick<ApiRequest, 'method' | 'body'>,
   more: Readonly<Record<string, string>>,
 ): RequestInit {
-  // A redirect would carry the API key to another address.
-  const redirect = 'manual';
-  const headers = { ...to.headers, ...more };
-  if (body === undefined) return { method, redirect, headers };
   // `fetch` says itself of which type a Blob is.
-  if (body instanceof Blob) return { method, redirect, headers, body };
-  const typed = { 'content-type': 'application/json', ...headers };
-  return { method, redirect, headers: typed, body: JSON.stringify(body) };
+  const sent = body instanceof Blob ? body : JSON.stringify(body);
+  const type = typeof sent === 'string' && { 'content-type': 'application/json' };
+  const headers = { ...type, ...to.headers, ...more };
+  // A redirect would carry the API key to another address.
+  return { method, redirect: 'manual', headers, body: sent ?? null };
 }
 
 /**

@@ -1,18 +1,7 @@
 /** A page of a sync as changes of the copy: all of it in one transaction, with the token that it leads to. */
-import type { AddedMessage, Sync, SyncMailboxBody } from '../api-types.ts';
+import type { AddedMessage, Sync } from '../api-types.ts';
 import { isSeen, type MailboxRow, type MessageRow, put } from './rows.ts';
 import type { Change } from './store.ts';
-
-/** What each added message has. */
-export const FIELDS: NonNullable<SyncMailboxBody['fields']> = [
-  'envelope',
-  'flags',
-  'size',
-  'internalDate',
-  'preview',
-  'threadId',
-  'hasAttachment',
-];
 
 export interface AppliedPage {
   readonly changes: readonly Change[];
@@ -96,18 +85,17 @@ function toRow(
   place: Pick<MessageRow, 'account' | 'box' | 'generation'>,
   message: AddedMessage,
 ): MessageRow {
-  const { uid, envelope, flags, size, internalDate, preview, threadId, hasAttachment } = message;
-  const date = Date.parse(internalDate ?? '');
+  const { modseq: _, ...facts } = message;
   return {
+    envelope: { subject: '' },
+    flags: [],
+    size: 0,
+    internalDate: '',
+    preview: '',
+    threadId: undefined,
+    hasAttachment: false,
+    ...facts,
     ...place,
-    uid,
-    date: date || 0,
-    envelope: envelope ?? { subject: '' },
-    flags: flags ?? [],
-    size: size ?? 0,
-    internalDate: internalDate ?? '',
-    preview: preview ?? '',
-    threadId,
-    hasAttachment: hasAttachment ?? false,
+    date: Date.parse(facts.internalDate ?? '') || 0,
   };
 }

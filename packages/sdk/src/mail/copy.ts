@@ -230,7 +230,8 @@ export class Copy {
     if (generation === undefined || uids.length === 0) return found;
     const note = (row: Row | undefined) =>
       row && found.set((row as MessageRow).uid, row as MessageRow);
-    const [first = 0, last = 0] = [uids.reduce(lower), uids.reduce(higher)];
+    const sorted = [...uids].sort((a, b) => a - b);
+    const [first = 0, last = 0] = [sorted[0], sorted.at(-1)];
     // A row each is cheaper than a long range, and a range than a thousand rows each.
     if (uids.length > 20 && (last - first) / uids.length < 20) {
       const range = { prefix: [box, generation], after: [first - 1], before: [last + 1] };
@@ -348,6 +349,3 @@ export class Copy {
     this.touch();
   }
 }
-
-const lower = (a: number, b: number) => Math.min(a, b);
-const higher = (a: number, b: number) => Math.max(a, b);

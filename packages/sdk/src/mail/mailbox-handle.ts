@@ -117,7 +117,7 @@ export class StoredMailbox implements MailboxHandle {
   async source(id: MessageId): Promise<Blob> {
     const source = this.#locate(id);
     if ('draft' in source)
-      throw new ConnectionError(new Error('the draft is not at the server yet'), false, 0);
+      throw new ConnectionError(new Error('the draft is not sent yet'), false, 0);
     const { mailbox, uid } = source;
     return await this.#parts.server.call('GET /mail/message', { query: { mailbox, uid } });
   }
@@ -146,7 +146,7 @@ export class StoredMailbox implements MailboxHandle {
   }
 
   async copy(ids: readonly MessageId[], to: string): Promise<Operation> {
-    if (to === this.name) throw new TypeError(`the messages are in ${to} already`);
+    if (to === this.name) throw new TypeError(`${to} has them already`);
     return await this.#relocate('copy', ids, to);
   }
 

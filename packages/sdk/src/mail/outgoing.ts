@@ -62,7 +62,7 @@ export async function saveDraft(
   }, files);
   tools.queued();
   const [made] = rows;
-  if (!made) throw new Error('nothing was stored');
+  if (!made) throw new Error('no change');
   const operation = toOperation(tools, [made]);
   return { mailbox: drafts.mailbox, id: localId(made.seq, 0), operation };
 }
@@ -105,7 +105,7 @@ async function storeMail(
     if (from) kept.push({ ...attachment, from: named(from, copy) });
     else {
       const bytes = content instanceof Blob ? new Uint8Array(await content.arrayBuffer()) : content;
-      if (!bytes) throw new TypeError('attachments must have content, or from');
+      if (!bytes) throw new TypeError('attachments need content or from');
       const blob = makeId();
       const { contentType = (content as Partial<Blob>).type || undefined } = attachment;
       files.push(put('blobs', { account: copy.account, blob, bytes }));

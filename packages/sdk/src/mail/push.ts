@@ -5,11 +5,10 @@ import type {
   MoveMessagesAnswer,
   SendMessageAnswer,
 } from '../api-types.ts';
-import { FIELDS } from './apply-page.ts';
 import { writeDraft, writeSend } from './compose.ts';
 import type { Copy } from './copy.ts';
 import { toBase64 } from './mime.ts';
-import { locateIn, type MailboxRow, type OperationRow, uidOf } from './rows.ts';
+import { FIELDS, locateIn, type MailboxRow, type OperationRow, uidOf } from './rows.ts';
 import type { MailCall, MailRoute, MailServer } from './server.ts';
 
 /** What is stored of a request before it goes, so that it goes again unchanged. */

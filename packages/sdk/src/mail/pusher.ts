@@ -190,14 +190,10 @@ export class Pusher {
     const { needs: _, ...draft } = operation;
     const { kind, seq, inverseOf, mail } = draft;
     // Taken back twice, it is one draft.
-    const isOther = (one: OperationRow) =>
-      one.inverseOf === inverseOf && one.seq < seq && one.state !== 'cancelled';
-    if (
-      kind === 'send' &&
-      inverseOf !== undefined &&
-      mail &&
-      !this.#lead.copy.operations.some(isOther)
-    )
+    const first = this.#lead.copy.operations.find(
+      (one) => one.inverseOf === inverseOf && one.state !== 'cancelled',
+    );
+    if (kind === 'send' && inverseOf !== undefined && mail && first?.seq === seq)
       return [put('operations', { ...draft, kind: 'append' })];
     return this.#over([
       { ...ended(operation, 'cancelled'), ...stayed(operation, this.#lead.copy) },

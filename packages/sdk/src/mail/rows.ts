@@ -202,10 +202,20 @@ export function byDate({ box, generation }: MailboxRow): RangeQuery {
 }
 
 /** What a list needs, without what belongs to a row of the store. */
-export function factsOf(facts: MessageFacts): MessageFacts {
-  const { envelope, flags, size, internalDate, preview, threadId, hasAttachment } = facts;
-  return { envelope, flags, size, internalDate, preview, threadId, hasAttachment };
+export function factsOf(row: MessageFacts): MessageFacts {
+  return Object.fromEntries(FIELDS.map((name) => [name, row[name]])) as unknown as MessageFacts;
 }
+
+/** What is known of each message, and asked for in a sync. */
+export const FIELDS: (keyof MessageFacts)[] = [
+  'envelope',
+  'flags',
+  'size',
+  'internalDate',
+  'preview',
+  'threadId',
+  'hasAttachment',
+];
 
 export const isSeen = (flags: readonly string[]): boolean => flags.includes('\\Seen');
 
@@ -246,8 +256,7 @@ export function uidOf(id: MessageId, operations: readonly OperationRow[]): numbe
 
 /** UIDVALIDITY that the UID of a message belongs to, where a change brought the message to its mailbox. */
 export function placedIn(id: MessageId, operations: readonly OperationRow[]): string | undefined {
-  const local = readLocalId(id);
-  return local && operations.find(({ seq }) => seq === local.seq)?.placedIn;
+  return operations.find(({ seq }) => seq === readLocalId(id)?.seq)?.placedIn;
 }
 
 /**

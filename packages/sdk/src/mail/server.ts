@@ -160,7 +160,7 @@ export class MailServer {
   /** Everything waits for a callback: one that never comes back is asked again. */
   #inTime<T>(asked: PromiseLike<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const late = () => reject(new Error('auth gave no token within 30 s'));
+      const late = () => reject(new Error('auth gave no token in 30 s'));
       const cancel = this.#options.platform.after(TOKEN_MS, late);
       void Promise.resolve(asked).then(resolve, reject).finally(cancel);
     });
@@ -203,9 +203,9 @@ export class MailServer {
   }
 
   #readRate(headers: Headers): void {
-    const limit = Number(headers.get('x-ratelimit-limit'));
-    const left = headers.get('x-ratelimit-remaining');
-    this.#left = limit > 0 && left !== null ? Number(left) / limit : 1;
+    const read = (name: string) => Number(headers.get(`x-ratelimit-${name}`));
+    const limit = read('limit');
+    this.#left = limit > 0 ? read('remaining') / limit : 1;
   }
 }
 
@@ -215,9 +215,7 @@ export function ownerOf(token: string): string | undefined {
     const [, payload = ''] = token.split('.');
     const text = atob(payload.replaceAll('-', '+').replaceAll('_', '/'));
     const { sub, postroom_account } = JSON.parse(text) as Record<string, unknown>;
-    return postroom_account !== undefined && typeof sub === 'string'
-      ? sub.toLowerCase()
-      : undefined;
+    return postroom_account === undefined ? undefined : String(sub).toLowerCase();
   } catch {
     return undefined;
   }

@@ -60,7 +60,7 @@ export class StaleEpochError extends Error {
 /** @throws StaleEpochError where the account's row has another epoch than a transaction wants */
 export function checkEpoch(account: Row | undefined, { epoch }: TransactOptions): void {
   if (epoch === undefined || account?.epoch === epoch) return;
-  throw new StaleEpochError(`${account?.epoch} is not ${epoch}`);
+  throw new StaleEpochError(`not ${epoch}`);
 }
 
 /** Waits for a lock, and holds it. @param signal ends the waiting, by a rejection */

@@ -1,13 +1,20 @@
 /** Brings mailboxes of the copy up to date, page by page; each page with the token that it leads to. */
 import type { Sync } from '../api-types.ts';
 import { ApiError } from '../errors.ts';
-import { applyPage, FIELDS, uidsOf } from './apply-page.ts';
+import { applyPage, uidsOf } from './apply-page.ts';
 import type { Copy } from './copy.ts';
 import type { Due } from './due.ts';
 import { placesOf } from './fold.ts';
 import { settledIn } from './outbox.ts';
 import type { Platform } from './platform.ts';
-import { isSeen, type MailboxRow, type MessageRow, type OperationRow, put } from './rows.ts';
+import {
+  FIELDS,
+  isSeen,
+  type MailboxRow,
+  type MessageRow,
+  type OperationRow,
+  put,
+} from './rows.ts';
 import type { MailServer } from './server.ts';
 import type { Change } from './store.ts';
 
