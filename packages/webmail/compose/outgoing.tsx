@@ -1,4 +1,5 @@
 /** What became of mail that was sent: what waits, what is tried again, and what could not be delivered, with the reason. */
+import { onScopeDispose } from 'vue';
 import type { Send, SentMail } from '../../sdk/src/mail/client.ts';
 import type { OpenedProps } from '../state/parts.ts';
 import { Button } from '../ui/button.tsx';
@@ -43,6 +44,8 @@ const SendRow = ({ send, cancel }: { send: SentMail; cancel: () => void }) => {
 
 export const Outgoing = component<OpenedProps>(['account', 'close'], ({ account, close }) => {
   const sends = useLoaded(() => account.client.sends());
+  // Mail that was on its way has gone, or waits for its time now.
+  onScopeDispose(account.client.on('pending', sends.again));
   const cancel = async ({ operation }: SentMail) => {
     try {
       await operation.cancel();
