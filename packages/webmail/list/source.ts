@@ -10,6 +10,8 @@ import { reasonOf } from '../ui/format.ts';
 import { sayFailure } from '../ui/toasts.tsx';
 import { keyOf, makeRows, messageOf } from './rows.ts';
 
+/** Until a search is made again whose newest mail is not indexed yet; each time twice as long. */
+const FIRST_WAIT_MS = 1000;
 /** Messages that are read from the copy at first; scrolling down reads more. */
 const FIRST_LIMIT = 200;
 
@@ -131,6 +133,7 @@ function searchFor(account: OpenAccount, query: string): Filling {
   const { mailbox, ...asked } = readQuery(query);
   const body = { ...asked, ...(mailbox && { mailbox: mailboxOf(account, mailbox) }) };
   let cursor: string | undefined;
+  let wait = FIRST_WAIT_MS;
   /** @param before what is shown already */
   const load = async (before: readonly MailMessage[] = []) => {
     const next = cursor;
@@ -153,6 +156,13 @@ function searchFor(account: OpenAccount, query: string): Filling {
         hasMore: found.cursor !== undefined,
       };
       cursor = found.cursor;
+      // New mail may match once it is indexed. Who has read on keeps what he sees.
+      const again = () => {
+        const { messages: seen, isLoading } = source.value;
+        if (!signal.aborted && seen === messages && !isLoading) void load();
+      };
+      if (found.indexing && before.length === 0) setTimeout(again, wait);
+      wait *= 2;
     } catch (error) {
       if (signal.aborted) return;
       // What was found before stays.

@@ -572,6 +572,21 @@ test('mail for tomorrow is still listed after a reload, and becomes a draft when
   assertQuiet();
 });
 
+test('a search whose newest mail is not indexed yet is made again', async () => {
+  const { address } = await pages.newAccount();
+  await pages.send(address, 'Fresh');
+  const { page, context } = await openWebmail(pages, address);
+  await rowOf(page, 'Fresh').waitFor();
+  const json = { matches: [], indexing: true };
+  await page.route('**/mail/search', (route) => route.fulfill({ json }), { times: 1 });
+  await page.getByLabel('Search mail').fill('subject:fresh');
+  await page.keyboard.press('Enter');
+  await page.getByText('New mail is still being indexed').waitFor();
+  await rowOf(page, 'Fresh').waitFor();
+  await page.getByText('1 message', { exact: true }).waitFor();
+  await context.close();
+});
+
 test('what a search found is in the list again when the server refuses to move it', async () => {
   const { address } = await pages.newAccount();
   await pages.send(address, 'Stuck');
