@@ -4,21 +4,28 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   cpSync,
+  mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmdirSync,
   rmSync,
   statfsSync,
+  statSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { openSqlite } from '../../src/platform/database/database.ts';
 import { runHere } from '../support/commands.ts';
 import { freePort } from '../support/free-port.ts';
+import { beginAs } from '../support/older-schema.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('../../src/postroom.js', import.meta.url));
 const disk = mkdtempSync(join(tmpdir(), 'postroom-full-'));
 const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', disk]);
 
@@ -74,6 +81,20 @@ function fill(): void {
   }
 }
 
+function unfill(): void {
+  for (const name of readdirSync(disk)) if (name.startsWith('fill-')) rmSync(join(disk, name));
+}
+
+/** All tables of a database, and its version. */
+function describe(path: string): object {
+  using db = new DatabaseSync(path, { readOnly: true });
+  const rows = (query: string) => db.prepare(query).all();
+  return [
+    rows('select name, sql from sqlite_schema order by name'),
+    rows('select * from kysely_migration'),
+  ];
+}
+
 const skip =
   mounted.status === 0 ? false : `NOT TESTED, no tmpfs can be mounted: ${mounted.stderr}`;
 
@@ -120,4 +141,36 @@ test('doctor says that a disk has no inode left, on which large mail is deferred
   const settings = { ...ports, DATA_DIR: folder, DNS_SERVERS: '127.0.0.1:9' };
   const { output } = await runHere(['doctor'], settings);
   assert.match(output, /^failed {3}disk .*but no inode is free$/m);
+});
+
+test('a migration that a full disk cuts short leaves the database as it was, and a start with room makes it', {
+  skip,
+}, async () => {
+  const folder = join(disk, 'older');
+  const path = join(folder, 'postroom.sqlite');
+  const migrate = () =>
+    spawnSync(process.execPath, [PROGRAM, 'migrate'], {
+      cwd: disk,
+      env: { ...process.env, DATA_DIR: folder },
+      encoding: 'utf8',
+    });
+  unfill();
+  rmSync(join(disk, 'data'), { recursive: true, force: true });
+  mkdirSync(folder);
+  const older = await openSqlite({ path });
+  await beginAs('0002', older, []);
+  await older.close();
+  const before = describe(path);
+  fill();
+  for (let times = 0; times < 2; times++) {
+    const { status, stderr } = migrate();
+    assert.equal(status, 1, stderr);
+    assert.match(stderr, /^\S+\.sqlite: its disk has no room to open the database, [^\n]+\n$/);
+    assert.deepEqual(describe(path), before);
+    // The older program can still read.
+    assert.ok(statSync(`${path}-reserve`).size > 0);
+  }
+  unfill();
+  const { status, stderr } = migrate();
+  assert.equal(status, 0, stderr);
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
+import { constants, DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { sql } from 'kysely';
 import { Client } from 'pg';
@@ -20,6 +21,7 @@ import { beforeSecond, laterThanSecond } from './migrations/0002.ts';
 import { beforeThird } from './migrations/0003.ts';
 import { beforeSixth } from './migrations/0006.ts';
 import { beforeSeventh } from './migrations/0007.ts';
+import { kyselyOn } from './sqlite/driver.ts';
 
 /** The error of a start on a database that these statements changed; undefined where it starts. */
 async function startAfter(engine: Engine, ...statements: string[]): Promise<unknown> {
@@ -345,6 +347,23 @@ suite('a database on PostgreSQL', { skip }, () => {
 });
 
 /** Freezes migrations: `migrations/released.json` has the SHA-256 of each: `{"0001.ts": "..."}`. */
+test('a migration on SQLite is done with all that belongs to it, or not at all', async () => {
+  using db = new DatabaseSync(':memory:');
+  const kysely = kyselyOn(db);
+  const isNoted = () => db.prepare("select 1 from settings where name = 'oldest_version'").all();
+  // As a kill would, between the last migration and the note of who may use it.
+  db.setAuthorizer((action, table) =>
+    action === constants.SQLITE_INSERT && table === 'settings'
+      ? constants.SQLITE_DENY
+      : constants.SQLITE_OK,
+  );
+  await assert.rejects(migrate(kysely, 'sqlite'), /not authorized/);
+  db.setAuthorizer(null);
+  assert.deepEqual(db.prepare('select name from sqlite_schema').all(), []);
+  await migrate(kysely, 'sqlite');
+  assert.equal(isNoted().length, 1);
+});
+
 test('a migration that is on main is never edited', () => {
   const folder = new URL('./migrations/', import.meta.url);
   const read = (name: string) => readFileSync(new URL(name, folder), 'utf8');

@@ -216,7 +216,8 @@ async function applyMigrations<T>(
   if (await isOfNewer(kysely, engine, applied, names)) return;
   if (engine === 'sqlite') {
     const newest = names.at(-1) ?? '';
-    if (applied.length < names.length) await apply(kysely, migrationsFor(engine), newest);
+    if (applied.length === names.length) return;
+    await kysely.transaction().execute((tx) => apply(tx, migrationsFor(engine), newest));
     return;
   }
   const findLeft = () => findUnfinished(kysely, LATER);
@@ -243,15 +244,15 @@ async function applyMigrations<T>(
 
 /** @param upTo name of the last one to apply */
 async function apply<T>(
-  db: Kysely<T>,
+  tx: Kysely<T>,
   migrations: Record<string, Migration>,
   upTo: string,
 ): Promise<void> {
   const provider = { getMigrations: async () => migrations };
-  const { error } = await new Migrator({ db, provider }).migrateTo(upTo);
+  const { error } = await new Migrator({ db: tx, provider }).migrateTo(upTo);
   if (error) throw error;
   await sql`insert into settings (name, value) values (${OLDEST}, ${OLDEST_VERSION})
-    on conflict (name) do update set value = excluded.value`.execute(db);
+    on conflict (name) do update set value = excluded.value`.execute(tx);
 }
 
 /** The version of a database, and the newest one that this program knows. */

@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import { storeIdOf } from '../../mailboxes/bodies/bodies.ts';
 import {
   type Database,
+  isStorageFull,
   lockDirectory,
   openPostgres,
   openPostgresToRead,
@@ -22,6 +23,10 @@ import {
   refuseMoved,
 } from '../config/config.ts';
 import { type Freezes, watchFreezes } from './watch-freezes.ts';
+
+/** Of an SQLite database that could not be opened; a migration is one transaction. */
+const NO_ROOM =
+  'its disk has no room to open the database, or to migrate it to the schema of this program: the data is unchanged; make room on that disk, then start again';
 
 /** Called when the data cannot be stored any more: the reason in one line, and the error where there was one. */
 export type OnLost = (line: string, error?: Error) => void;
@@ -110,7 +115,9 @@ export async function openDatabase(
   const lost = (error: Error) => onLost('the disk failed: the process ends', error);
   const database = await openSqlite({ path, onLost: lost, onCommit, log: logger }).catch(
     (error) => {
-      throw error instanceof UnfitDatabase ? new ConfigError([`${path}: ${error.message}`]) : error;
+      if (error instanceof UnfitDatabase) throw new ConfigError([`${path}: ${error.message}`]);
+      if (isStorageFull(error)) throw new ConfigError([`${path}: ${NO_ROOM}`], { cause: error });
+      throw error;
     },
   );
   onStop(() => database.close());

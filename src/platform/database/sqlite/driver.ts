@@ -154,7 +154,8 @@ class SqliteDriver implements Driver {
   }
 
   async rollbackTransaction(): Promise<void> {
-    this.#db.exec('rollback');
+    // On a full disk SQLite may have rolled back by itself. A second rollback would hide why.
+    if (this.#db.isTransaction) this.#db.exec('rollback');
   }
 
   async releaseConnection(): Promise<void> {}
