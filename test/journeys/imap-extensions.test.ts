@@ -212,6 +212,12 @@ onEachEngine('IMAP with extensions', (engine) => {
       const [told] = await client.ok('UID SEARCH RETURN (ALL) UID $');
       assert.match(told ?? '', new RegExp(` UID ALL ${uids}$`), options);
     }
+    // What is not valid changes nothing, and what is refused leaves nothing (RFC 5182 section 2.1).
+    assert.match((await client.command('SEARCH RETURN (SAVE) UID 0')).join(), /^BAD/);
+    assert.deepEqual(await client.ok('FETCH $ UID'), ['* 1 FETCH (UID 1)', '* 4 FETCH (UID 4)']);
+    const charset = 'SEARCH RETURN (SAVE) CHARSET KOI8-R ALL';
+    assert.match((await client.command(charset)).join(), /^NO \[BADCHARSET/);
+    assert.deepEqual(await client.ok('FETCH $ UID'), []);
     const [limit = ''] = await client.ok('STATUS Sent (APPENDLIMIT)');
     assert.match(limit, /^\* STATUS "Sent" \(APPENDLIMIT \d{5,}\)$/);
     // The MODSEQ of a page is that of its messages.
@@ -223,6 +229,11 @@ onEachEngine('IMAP with extensions', (engine) => {
     // Who reads a message changes its flags.
     const read = (await client.ok('FETCH 2 BODY[TEXT]')).join();
     assert.match(read, /FLAGS \(\\Seen \\Recent\) MODSEQ \(\d+\)\)$/);
+    // Two parts from one octet on are not the same, nor are an item that marks a message as read and one that does not.
+    const parts = (
+      await client.ok('FETCH 3 (BODY[]<0.1> BODY.PEEK[]<0.1> BODY.PEEK[]<0.2>)')
+    ).join();
+    assert.match(parts, /<0> \{1\},(.) BODY\[\]<0> \{1\},\1 BODY\[\]<0> \{2\},\1. FLAGS \(\\Seen/);
     const [fields = ''] = await client.command('FETCH 2 BODY.PEEK[HEADER.FIELDS ("X(Y" to)]');
     assert.match(fields, /^\* 2 FETCH \(BODY\[HEADER\.FIELDS \("X\(Y" TO\)\] \{/);
     client.close();

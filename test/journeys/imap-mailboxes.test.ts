@@ -160,6 +160,43 @@ onEachEngine('IMAP: mailboxes that are open', (engine) => {
     client.close();
   });
 
+  test('INBOX has one name in any case, also as the first level of others', async () => {
+    const client = await open(await service.makeAccount());
+    await client.ok('CREATE Inbox/Work');
+    assert.match((await client.ok('SELECT inbox/Work')).join('\n'), / 0 EXISTS/);
+    assert.match((await client.ok('STATUS inbox/Work (UIDNEXT)')).join(), /"INBOX\/Work"/);
+    await client.ok('RENAME inbox/Work iNbox/Job');
+    await client.ok('SUBSCRIBE inBox/Job');
+    await client.ok('APPEND inbox/Job {14+}\r\nSubject: a\r\n\r\n');
+    assert.deepEqual(await client.ok('UID SEARCH ALL'), ['* SEARCH 1']);
+    assert.deepEqual(await client.ok('LIST (SUBSCRIBED) "" INBOX/*'), [
+      '* LIST (\\HasNoChildren \\Subscribed) "/" "INBOX/Job"',
+    ]);
+    await client.ok('UNSUBSCRIBE inbox/Job');
+    await client.ok('DELETE inbox/Job');
+    assert.deepEqual(await client.ok('LIST "" INBOX/*'), []);
+    assert.match((await client.command('CREATE iNbOx')).join(), /^NO \[ALREADYEXISTS\]/);
+    client.close();
+  });
+
+  test('a command on a mailbox that another program deleted, and made anew, ends the session', async () => {
+    const ann = await service.makeAccount();
+    const other = await open(ann);
+    for (const command of ['STORE 1 +FLAGS (\\Seen)', 'FETCH 1 BODY[]', 'COPY 1 INBOX']) {
+      await other.ok('CREATE Work');
+      await other.ok('APPEND Work {14+}\r\nSubject: a\r\n\r\n');
+      const client = await open(ann);
+      await client.ok('SELECT Work');
+      await other.ok('DELETE Work');
+      await other.ok('CREATE Work');
+      await other.ok('APPEND Work {14+}\r\nSubject: b\r\n\r\n');
+      const answer = (await client.command(`UID ${command}`)).join('\n');
+      assert.equal(answer, '* BYE The mailbox was deleted, renamed or restored: connect again\n');
+      await other.ok('DELETE Work');
+    }
+    other.close();
+  });
+
   test('whose mailbox another program renamed is told that its command was carried out, then BYE', async () => {
     const ann = await service.makeAccount();
     const [client, other] = [await open(ann), await open(ann)];

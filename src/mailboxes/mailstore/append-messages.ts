@@ -18,7 +18,7 @@ import {
 } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { Appended, AppendTarget, MailboxRow, MessageTexts } from './store.ts';
-import { canonicalMailboxName, flagsToText, normalizeFlags } from './syntax.ts';
+import { canonicalLevels, flagsToText, normalizeFlags } from './syntax.ts';
 import { findThread, plainThread, type ThreadColumns } from './threads.ts';
 
 /** A message to be appended; its body is stored already. */
@@ -134,7 +134,7 @@ export class MessageWriter {
       ...stepsOf(texts, target),
       uids: 1,
       accountId: user.accountId,
-      name: canonicalMailboxName(mailbox),
+      name: canonicalLevels(mailbox),
     };
   }
 
@@ -184,7 +184,7 @@ export class MessageWriter {
     steps: ReturnType<typeof stepsOf>,
   ) {
     const { accountId } = user;
-    const name = canonicalMailboxName(mailbox);
+    const name = canonicalLevels(mailbox);
     const next = () => this.#advance.nextOf(tx, { accountId, name, ...steps });
     return (await next()) ?? ((await this.#mailboxes.makeDefaults(tx, user)) ? next() : undefined);
   }

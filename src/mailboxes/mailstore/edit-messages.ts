@@ -25,7 +25,7 @@ import type {
   Relocated,
 } from './store.ts';
 import {
-  canonicalMailboxName,
+  canonicalLevels,
   changeFlags,
   flagsFromText,
   flagsToText,
@@ -256,7 +256,7 @@ export class MessageEditor {
     set: MessageSet,
     to: string,
   ): Promise<[MailboxRow, MailboxRow]> {
-    if (canonicalMailboxName(set.mailbox) <= canonicalMailboxName(to)) {
+    if (canonicalLevels(set.mailbox) <= canonicalLevels(to)) {
       const source = await this.#lock(tx, user, set);
       return [source, await this.#options.mailboxes.lock(tx, user, to)];
     }

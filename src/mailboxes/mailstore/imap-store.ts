@@ -28,7 +28,7 @@ import type { Quotas, Room } from './quotas.ts';
 import type { MessageReaderOptions } from './read-message.ts';
 import type { ByteRange, MailboxRow, MailUser } from './store.ts';
 import { readSubscriptions, writeSubscription } from './subscriptions.ts';
-import { canonicalMailboxName, flagsFromText } from './syntax.ts';
+import { canonicalLevels, flagsFromText } from './syntax.ts';
 import { formatThreadId } from './threads.ts';
 
 const imapColumns = [
@@ -121,7 +121,7 @@ export class ImapStore {
   async open(user: MailUser, name: string): Promise<OpenMailbox> {
     const { read } = this.#options.database;
     const { byName } = openMailbox;
-    const asked = { accountId: user.accountId, name: canonicalMailboxName(name) };
+    const asked = { accountId: user.accountId, name: canonicalLevels(name) };
     const found = await byName.first(read, asked);
     if (found) return found;
     // Makes those that every account has.

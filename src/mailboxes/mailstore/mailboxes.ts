@@ -10,7 +10,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { MailboxRow, MailboxState, MailboxSummary, MailUser } from './store.ts';
-import { canonicalMailboxName, defaultMailboxes, flagsFromText, flagsToText } from './syntax.ts';
+import { canonicalLevels, defaultMailboxes, flagsFromText, flagsToText } from './syntax.ts';
 
 export const mailboxColumns = [
   'id',
@@ -95,7 +95,7 @@ export class Mailboxes {
 
   findIn(queries: Queries, user: MailUser, mailbox: string): Promise<MailboxRow | undefined> {
     const { accountId } = user;
-    return findNamed.first(queries, { accountId, name: canonicalMailboxName(mailbox) });
+    return findNamed.first(queries, { accountId, name: canonicalLevels(mailbox) });
   }
 
   async list(user: MailUser): Promise<MailboxSummary[]> {
@@ -150,7 +150,7 @@ export class Mailboxes {
    */
   async lock(tx: Queries, user: MailUser, name: string): Promise<MailboxRow> {
     const { accountId } = user;
-    const row = await lockNamed.first(tx, { accountId, name: canonicalMailboxName(name) });
+    const row = await lockNamed.first(tx, { accountId, name: canonicalLevels(name) });
     if (!row) throw mailboxNotFound(name);
     return row;
   }

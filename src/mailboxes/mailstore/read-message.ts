@@ -21,7 +21,7 @@ import {
   type Message,
   type PartContent,
 } from './store.ts';
-import { canonicalMailboxName, flagsFromText } from './syntax.ts';
+import { canonicalLevels, flagsFromText } from './syntax.ts';
 
 const messageColumns = [
   'messages.mailbox_id',
@@ -140,7 +140,7 @@ export class MessageReader {
   async #find(user: MailUser, mailbox: string, uid: number): Promise<MessageRow> {
     const row = await messageByUid.first(this.#options.database.read, {
       accountId: user.accountId,
-      mailbox: canonicalMailboxName(mailbox),
+      mailbox: canonicalLevels(mailbox),
       uid,
     });
     if (row) return row;

@@ -5,7 +5,7 @@
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { MailUser } from './store.ts';
-import { canonicalMailboxName, defaultMailboxes } from './syntax.ts';
+import { canonicalLevels, defaultMailboxes } from './syntax.ts';
 
 /** Names of one account. */
 const SUBSCRIPTIONS_MAX = 2_000;
@@ -35,7 +35,7 @@ export async function writeSubscription(
   mailbox: string,
   { isOn, isNew = false }: { readonly isOn: boolean; readonly isNew?: boolean },
 ): Promise<void> {
-  const row = { account_id, name: canonicalMailboxName(mailbox), is_on: isOn ? 1 : 0 };
+  const row = { account_id, name: canonicalLevels(mailbox), is_on: isOn ? 1 : 0 };
   const all = tx.selectFrom('subscriptions').where('account_id', '=', account_id);
   const isKnown = await all.where('name', '=', row.name).select('is_on').executeTakeFirst();
   if (!isOn && !(await isMailbox(tx, row))) {

@@ -47,14 +47,13 @@ export function readNewName(field: string, name: string): string {
   return canonicalLevels(name);
 }
 
-/** {@link canonicalMailboxName} of a name that may be below INBOX: there, the first level is in capitals, too. */
+/** {@link canonicalMailboxName} in our own store: of a name below INBOX the first level is in capitals, too. */
 export function canonicalLevels(name: string): string {
-  const [first = '', ...below] = name.normalize('NFC').split(SEPARATOR);
-  return [canonicalMailboxName(first), ...below].join(SEPARATOR);
+  return name.normalize('NFC').replace(/^inbox(?=\/|$)/i, 'INBOX');
 }
 
 /**
- * The name of a mailbox by which it is stored: NFC. INBOX is case-insensitive in ASCII only (RFC 3501 section 5.1): the
+ * The name of a mailbox as stores know it: NFC. INBOX is case-insensitive in ASCII only (RFC 3501 section 5.1): the
  * capital of a dotless i is I, too. Other names are case-sensitive.
  */
 export function canonicalMailboxName(name: string): string {

@@ -12,13 +12,7 @@ import {
 import { markMailbox } from './purge-mailboxes.ts';
 import type { ChangedMailbox, MailboxRow, Mailstore, MailUser } from './store.ts';
 import { forgetUnsubscribed, renameUnsubscribed } from './subscriptions.ts';
-import {
-  canonicalMailboxName,
-  defaultMailboxes,
-  isBelow,
-  readNewName,
-  SEPARATOR,
-} from './syntax.ts';
+import { canonicalLevels, defaultMailboxes, isBelow, readNewName, SEPARATOR } from './syntax.ts';
 
 /** Mailboxes of one account: each is listed in every hello of the account. */
 const MAILBOXES_MAX = 1_000;
@@ -52,7 +46,7 @@ export class MailboxWriter {
 
   readonly rename: Mailstore['renameMailbox'] = async (user, name, wanted, noselect, within) => {
     const to = readNewName('to', wanted);
-    const from = canonicalMailboxName(name);
+    const from = canonicalLevels(name);
     refuseProtected(from);
     if (isBelow(to, from)) {
       throw invalidField('to', 'must not be below the mailbox that is renamed');
@@ -83,7 +77,7 @@ export class MailboxWriter {
 
   /** The name is free at once; the messages are removed later (purge-mailboxes.ts). */
   readonly remove: Mailstore['deleteMailbox'] = async (user, name, within) => {
-    refuseProtected(canonicalMailboxName(name));
+    refuseProtected(canonicalLevels(name));
     return this.#write(user, within, async (tx) => {
       const found = await this.#mailboxes.lock(tx, user, name);
       await markMailbox(tx, found.id);

@@ -1,4 +1,5 @@
 /** CREATE, DELETE, RENAME, SUBSCRIBE, UNSUBSCRIBE (RFC 9051 section 6.3). */
+import { canonicalLevels } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Cursor } from './cursor.ts';
 import { readMailbox, tellMailbox } from './list.ts';
@@ -10,7 +11,7 @@ function subscribing(isOn: boolean): Command {
     tells: 'no removals',
     async *run(session, command) {
       command.expect(' ');
-      const name = readMailbox(command);
+      const name = canonicalLevels(readMailbox(command));
       command.end();
       const { mailstore } = session.services;
       const { imap } = mailstore;
@@ -96,8 +97,8 @@ export const rename: Command = {
     const { mailstore } = session.services;
     const { state } = await mailstore.renameMailbox(session.user, name, to, true);
     session.wrote(state.mailbox);
-    session.wrote(name);
-    session.renamed(name.normalize('NFC'), state.mailbox);
+    session.wrote(canonicalLevels(name));
+    session.renamed(canonicalLevels(name), state.mailbox);
     yield await tellOldName(session, state.mailbox, to, name);
     return 'The mailbox is renamed';
   },

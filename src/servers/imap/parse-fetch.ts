@@ -93,10 +93,8 @@ function readItems(command: Cursor): FetchItem[] {
   }
   const items = command.list(() => readItem(command));
   if (items.length > ITEMS_MAX) throw new BadCommand(`At most ${ITEMS_MAX} items`);
-  // The same twice, BODY[] a thousand times for example, would be sent twice.
-  const keyOf = (item: FetchItem) =>
-    item.kind === 'section' ? item.section.label : 'label' in item ? item.label : item.kind;
-  return [...new Map(items.map((item) => [keyOf(item), item])).values()];
+  // The same twice, BODY[] fifty times for example, would be sent twice.
+  return [...new Map(items.map((item) => [JSON.stringify(item), item])).values()];
 }
 
 const BODY = /^BODY(\.PEEK)?\[/i;

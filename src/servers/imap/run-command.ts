@@ -1,13 +1,14 @@
 /** Runs one command to its tagged answer: finds it, checks the state, and turns failures into NO, BAD or BYE. */
 import { enterTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { refusalOfFailure } from '../../platform/database/database.ts';
-import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
+import { type ErrorCode, isRefusal, Refusal } from '../../platform/errors/errors.ts';
 import { enterTurn } from '../../platform/net/net.ts';
 import type { CommandParts } from './command-reader.ts';
 import { commands, commandsIn } from './commands.ts';
 import { BadCommand, Cursor } from './cursor.ts';
 import { tellNews } from './notify.ts';
 import { Bye, type Command, No, type Session } from './session.ts';
+import { RENAMED } from './tell-changes.ts';
 import { line, type Output } from './write.ts';
 
 const TAG = /^[^\x00-\x20(){%*"\\+\x7f-\xff]{1,64}$/;
@@ -163,6 +164,9 @@ export async function* tellUnasked(session: Session): AsyncGenerator<Output> {
   }
 }
 
+/** Where the selected mailbox was deleted, and another one has its name. */
+const isOfAnother = isRefusal('uidvalidity_changed');
+
 /** The tagged answer of a command that failed. @throws Bye where the session cannot go on */
 function fail(
   session: Session,
@@ -171,9 +175,9 @@ function fail(
   onEnd: (ended: Ended) => void,
 ): string {
   const tag = session.tag || '*';
-  if (error instanceof Bye) {
+  if (error instanceof Bye || isOfAnother(error)) {
     onEnd({ name, outcome: 'bye' });
-    throw error;
+    throw error instanceof Bye ? error : new Bye(RENAMED);
   }
   if (error instanceof BadCommand) {
     if (!session.isLoggedIn && ++session.mistakes > MISTAKES_MAX) {

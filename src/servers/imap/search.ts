@@ -1,6 +1,7 @@
 /** SEARCH and UID SEARCH (RFC 9051 section 6.4.4), with their answers. */
 import { partiesOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { Turns } from '../../platform/net/net.ts';
+import { BadCommand } from './cursor.ts';
 import { type Match, names, Search } from './find-messages.ts';
 import { showProgress } from './long-work.ts';
 import { type Return, readSearch, type SearchCommand, type SearchKey } from './parse-search.ts';
@@ -42,18 +43,21 @@ export async function* answerSearch(
   const { returns, key } = command;
   if (names(key, 'modseq')) yield session.enableCondstore();
   const view = session.selected;
-  // A search that is refused leaves nothing (RFC 5182 section 2.1).
-  const before = view.saved;
-  if (returns?.has('SAVE')) view.saved = [];
-  if (command.refusal) throw command.refusal;
-  session.progress = undefined;
-  // While the client reads, nothing but the answer is held.
-  const answering = find(session, key, before).then((found) => {
-    if (returns?.has('SAVE')) view.saved = saved(found, returns, command.partial);
-    return writeFound(session, command, { name, isByUid, found });
-  });
-  const answer = yield* showProgress(session, answering, () => session.progress);
-  yield answer;
+  const saves = returns?.has('SAVE');
+  try {
+    if (command.refusal) throw command.refusal;
+    session.progress = undefined;
+    // While the client reads, nothing but the answer is held.
+    const answering = find(session, key, view.saved).then((found) => {
+      if (saves) view.saved = saved(found, returns, command.partial);
+      return writeFound(session, command, { name, isByUid, found });
+    });
+    yield yield* showProgress(session, answering, () => session.progress);
+  } catch (error) {
+    // One that is refused leaves nothing, and one that is not valid what was there (RFC 5182 section 2.1).
+    if (saves && !(error instanceof BadCommand)) view.saved = [];
+    throw error;
+  }
   return 'That is all';
 }
 

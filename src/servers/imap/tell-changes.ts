@@ -7,7 +7,7 @@ import { Bye, No, type Session } from './session.ts';
 import type { View } from './view.ts';
 import { numberSet, type Output } from './write.ts';
 
-const RENAMED = 'The mailbox was deleted, renamed or restored: connect again';
+export const RENAMED = 'The mailbox was deleted, renamed or restored: connect again';
 
 /** Messages whose flags are held while the client reads: those of more are read again, piece by piece. */
 const HELD_MAX = 1_000;

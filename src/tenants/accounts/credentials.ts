@@ -1,7 +1,7 @@
 /** What decides whether a login or a token is accepted. */
 import { sql } from 'kysely';
 import {
-  canonicalMailboxName,
+  canonicalLevels,
   type MailboxRow,
   mailboxColumns,
 } from '../../mailboxes/mailstore/mailstore.ts';
@@ -116,7 +116,7 @@ export class CredentialsReader {
    */
   async ofAccount(id: number, mailbox?: string): Promise<Credentials | undefined> {
     const query = mailbox === undefined ? byId : byIdJoined;
-    const name = canonicalMailboxName(mailbox ?? '');
+    const name = canonicalLevels(mailbox ?? '');
     return toCredentials(await query.first(this.#queries, { id, mailbox: name }));
   }
 
@@ -128,7 +128,7 @@ export class CredentialsReader {
    */
   async ofAddress(address: MailAddress, mailbox?: string): Promise<Credentials | undefined> {
     const query = mailbox === undefined ? byAddress : byAddressJoined;
-    const name = canonicalMailboxName(mailbox ?? '');
+    const name = canonicalLevels(mailbox ?? '');
     return toCredentials(await query.first(this.#queries, { ...address, mailbox: name }));
   }
 }
