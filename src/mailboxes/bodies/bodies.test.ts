@@ -120,8 +120,35 @@ onEachEngine('bodies', (engine) => {
   test('a folder that is gone is not made again: its bodies would be found by nobody', async () => {
     const store = await openStore();
     await rename(store.path, `${store.path}-elsewhere`);
-    await assert.rejects(store.keep('a'), { code: 'ENOENT' });
+    await assert.rejects(store.keep('a'), { code: 'unavailable' });
     await assert.rejects(access(store.path), { code: 'ENOENT' });
+  });
+
+  test('a folder that cannot be written defers large mail, is told once, and can be read', async (t) => {
+    let now = 10_000;
+    t.mock.method(performance, 'now', () => now);
+    const store = await openStore();
+    const kept = await store.keep('a');
+    const line = "EROFS: read-only file system, open '/bodies/ab'";
+    const readOnly = Object.assign(new Error(line), { code: 'EROFS' });
+    const create = t.mock.method(BodyFolder.prototype, 'create', () => Promise.reject(readOnly));
+    const ready = () => {
+      now += 2_000;
+      return store.bodies.readiness();
+    };
+    assert.equal(await ready(), true);
+    for (let mail = 0; mail < 3; mail++) {
+      await assert.rejects(store.keep('b'), { code: 'unavailable' });
+      assert.equal(await ready(), 'degraded');
+    }
+    assert.equal((await store.read(kept.id)).length, 100_000);
+    create.mock.restore();
+    assert.equal(await ready(), true);
+    assert.deepEqual(store.lines, [
+      `a body could not be stored: ${line}; its mail is deferred, and no other failure is logged until one is stored`,
+      'bodies are stored again',
+    ]);
+    assert.equal(store.bodies.isUp, undefined);
   });
 
   test('a new database and a new folder belong together after the first start', async () => {

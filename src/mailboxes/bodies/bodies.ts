@@ -9,8 +9,8 @@
  * Database and store have the same store id: where the ids differ, nothing is accepted and nothing removed. A transaction
  * that removes messages or deliveries also releases their bodies ({@link Bodies.release}): each is still in use.
  *
- * A store on another machine may be unreachable. Then large bodies are neither stored nor read, and callers get
- * an error at once; a request tests again and again whether it answers (`store-health.ts`).
+ * A store may be unreachable, and a folder may not be writable. Then large bodies are neither stored nor read, or not
+ * stored, and callers get an error at once; a request tests again and again whether it answers (`store-health.ts`).
  */
 
 import { Buffer } from 'node:buffer';
@@ -33,12 +33,12 @@ import {
   type StoredBody,
 } from './body-rows.ts';
 import {
+  asUnavailable,
   BodyLost,
   type BodyStore,
   findMismatch,
   type NewBody,
   readLastBackup,
-  StoreUnavailable,
 } from './body-store.ts';
 import { DiskRoom, FREE_BYTES_LEFT, noSpace } from './disk-room.ts';
 import { StoreHealth } from './store-health.ts';
@@ -84,8 +84,7 @@ export class Bodies {
   readonly files: BodyFiles;
   readonly #database: Database;
   readonly #store: BodyStore;
-  /** For a store on another machine. */
-  readonly #health: StoreHealth | undefined;
+  readonly #health: StoreHealth;
   readonly #log: BodiesOptions['log'];
   #mismatch: string | undefined;
   /** Whether an empty store may become the store of this database. */
@@ -99,9 +98,7 @@ export class Bodies {
   constructor({ database, store, keepHours = 48, log, now = Date.now }: BodiesOptions) {
     this.#database = database;
     this.#store = store;
-    this.#health = store.isRemote
-      ? new StoreHealth({ test: () => this.#compareIds(), log })
-      : undefined;
+    this.#health = new StoreHealth({ test: () => this.#test(), log });
     const isElsewhere = database.engine === 'postgres';
     this.#withoutDisk = isElsewhere ? INLINE_MAX : -1;
     const deferred = isElsewhere ? 'mail above 64 KiB' : 'mail';
@@ -111,7 +108,7 @@ export class Bodies {
       ...{ database, store, log, now, keepMs: keepHours * HOUR_MS },
       freeBytes: () => this.#room.free(),
       // Before a sweep: another folder may have been mounted here since the start.
-      isOurs: async () => !(await this.checkStore(false)) && this.#health?.isUp !== false,
+      isOurs: async () => !(await this.checkStore(false)) && this.#health.isUp,
       whileUp: (act) => this.#whileUp(act),
     });
   }
@@ -123,7 +120,7 @@ export class Bodies {
 
   /**
    * Checks whether the store belongs to the database, and logs what is wrong. Called before any mail is accepted.
-   * A store on another machine that does not answer is asked again until it does.
+   * A store that does not answer is asked again until it does.
    *
    * @param isNew whether the database is new: then a new store becomes its store
    * @param isAwaited whether another node may be about to mark the store: what is wrong is not logged then
@@ -133,16 +130,24 @@ export class Bodies {
   async checkStore(isNew: boolean, isAwaited = false): Promise<string | undefined> {
     this.#isNew ||= isNew;
     this.#isAwaited = isAwaited;
-    const isStart = this.#health?.wasAsked === false;
-    const tested = this.#health?.test() ?? this.#compareIds();
-    const away = await tested.finally(() => {
+    const isStart = !this.#health.wasAsked;
+    const away = await this.#health.test().finally(() => {
       this.#isAwaited = false;
     });
     if (away?.isRefusal && isStart) throw away;
     return this.#mismatch;
   }
 
-  async #compareIds(): Promise<undefined> {
+  async #test(): Promise<void> {
+    await this.#compareIds();
+    // A bucket may take one octet, and no more.
+    if (this.#store.isRemote || !this.#health.isRefusing) return;
+    const begun = await this.#store.create().catch(() => undefined);
+    await begun?.abandon();
+    if (begun) this.#health.accepted();
+  }
+
+  async #compareIds(): Promise<void> {
     const mismatch = await findMismatch(this.#database, this.#store, this.#isNew);
     this.#isNew = false;
     if (!this.#isAwaited) {
@@ -157,14 +162,14 @@ export class Bodies {
    * so load balancers keep using all of them.
    */
   async readiness(): Promise<boolean | 'degraded'> {
-    const answers = (await this.#health?.answers()) ?? true;
+    const answers = await this.#health.answers();
     if (this.#mismatch !== undefined) return false;
-    return answers || 'degraded';
+    return (answers && !this.#health.isRefusing) || 'degraded';
   }
 
   /** Whether a store on another machine answers; undefined for a folder. */
   get isUp(): boolean | undefined {
-    return this.#health?.isUp;
+    return this.#store.isRemote ? this.#health.isUp : undefined;
   }
 
   /** As {@link readLastBackup}. */
@@ -182,7 +187,7 @@ export class Bodies {
 
   /** Closes the store; it is not used after that. */
   close(): void {
-    this.#health?.close();
+    this.#health.close();
     this.#room.close();
     this.#store.close();
   }
@@ -191,8 +196,7 @@ export class Bodies {
    * Reads a body to its end. Memory stays flat for any size; nothing is left on disk when the source fails.
    *
    * @param observe gets every chunk in order, before it is stored
-   * @throws any error of the source or the disk (`ENOSPC`); Refusal storage_full, where the disk has no room;
-   *   unavailable, where the store does not accept it
+   * @throws any error of the source; `ENOSPC`; Refusal storage_full, or unavailable where the store does not take it
    */
   async stage(
     source: AsyncIterable<Uint8Array>,
@@ -214,19 +218,18 @@ export class Bodies {
       if (!spill) return { size, content: held.take() };
       if (held.size > 0) await spill.write(held.take());
       await spill.finish();
-      this.#health?.accepted();
+      this.#health.accepted();
       return { size, content: Buffer.alloc(0), file: spill.name };
     } catch (error) {
       await spill?.abandon();
-      if (!(error instanceof StoreUnavailable)) throw error;
-      this.#health?.refused(error);
+      this.#tell(error, 'refused');
       throw refuseToKeep();
     }
   }
 
   /** Begins a file, for a body of at least so many octets: the client may not have said how large it is. */
   async #create(octets: number): Promise<NewBody> {
-    if (this.#mismatch || this.#health?.isUp === false) throw refuseToKeep();
+    if (this.#mismatch || !this.#health.isUp) throw refuseToKeep();
     const noRoom = await this.checkRoom(octets);
     if (noRoom) throw noRoom;
     return this.#store.create();
@@ -236,14 +239,13 @@ export class Bodies {
    * Why a message of this size cannot be stored, by the free space of at most a second ago.
    *
    * @param octets the size of the message
-   * @returns Refusal storage_full; unavailable where it is a large one and the store does not answer; undefined
-   *   where there is room
-   * @throws the file system's error
+   * @returns Refusal storage_full, or unavailable where the store does not answer; undefined where there is room
    */
   async checkRoom(octets: number): Promise<Refusal | undefined> {
-    if (octets > INLINE_MAX && this.#health?.isUp === false) return refuseToKeep();
+    if (octets > INLINE_MAX && !this.#health.isUp) return refuseToKeep();
     if (octets <= this.#withoutDisk) return undefined;
-    const bytes = await this.#room.free();
+    const bytes = await this.#room.free().catch((error: unknown) => this.#tell(error, 'refused'));
+    if (bytes === undefined) return refuseToKeep();
     if (bytes >= FREE_BYTES_LEFT + octets) return undefined;
     return noSpace(new Error(`${bytes} bytes are free, ${FREE_BYTES_LEFT} of them are kept free`));
   }
@@ -311,7 +313,7 @@ export class Bodies {
       if (body.content && start < end) yield body.content.subarray(start, end);
       return;
     }
-    if (this.#health?.isUp === false) throw refuseToRead();
+    if (!this.#health.isUp) throw refuseToRead();
     const size = body.size - inRow;
     const wanted = { start: Math.max(start - inRow, 0), end: end - inRow, size };
     const pieces = this.#store.read(body.file, wanted);
@@ -328,8 +330,9 @@ export class Bodies {
 
   /** The error that a reader gets for a file that cannot be read. */
   async #explain(error: unknown, file: string, about: object): Promise<unknown> {
-    if (error instanceof StoreUnavailable) {
-      this.#health?.suspect(error);
+    const away = asUnavailable(error);
+    if (away) {
+      this.#health.suspect(away);
       return refuseToRead();
     }
     if (!(error instanceof BodyLost)) return error;
@@ -376,13 +379,15 @@ export class Bodies {
   }
 
   async #whileUp(act: () => Promise<unknown>): Promise<void> {
-    if (this.#mismatch || this.#health?.isUp === false) return;
-    try {
-      await act();
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error;
-      this.#health?.suspect(error);
-    }
+    if (this.#mismatch || !this.#health.isUp) return;
+    await act().catch((error: unknown) => this.#tell(error, 'suspect'));
+  }
+
+  /** Tells a failure of the store to its health. @throws any other error */
+  #tell(error: unknown, as: 'refused' | 'suspect'): void {
+    const away = asUnavailable(error);
+    if (!away) throw error;
+    this.#health[as](away);
   }
 }
 

@@ -19,6 +19,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Database, settingOf, settingStore } from '../../platform/database/database.ts';
+import { fileErrorCode } from '../../platform/files/files.ts';
 import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 
 export const QUARANTINE = 'quarantine';
@@ -121,6 +122,16 @@ export class StoreUnavailable extends Error {
     super(message);
     this.isRefusal = isRefusal;
   }
+}
+
+/** Codes of a folder that may not be used, whose mount is gone, or whose disk fails. No socket has them. */
+const FOLDER_FAILS = /^(?:EACCES|EIO|ENODEV|ENOENT|ENOTCONN|ENOTDIR|ENXIO|EPERM|EROFS|ESTALE)$/;
+
+/** What a store cannot do until somebody acts, a folder of this machine as well; undefined for any other error. */
+export function asUnavailable(error: unknown): StoreUnavailable | undefined {
+  if (error instanceof StoreUnavailable) return error;
+  const isFolder = error instanceof Error && FOLDER_FAILS.test(fileErrorCode(error) ?? '');
+  return isFolder ? new StoreUnavailable(error.message, true) : undefined;
 }
 
 /*

@@ -1,11 +1,11 @@
 /**
- * Whether a store of bodies on another machine answers. It is tested when a request failed, when a caller wants to
+ * Whether a store of bodies answers, and takes bodies. It is tested when a request failed, when a caller wants to
  * know, and as long as it does not answer. Only this test changes the state and writes the log, so that an outage is
  * one line when it begins and one when it ends.
  */
 import type { Logger } from 'pino';
 import { Outage, within } from '../../platform/time/time.ts';
-import { StoreUnavailable } from './body-store.ts';
+import { asUnavailable, type StoreUnavailable } from './body-store.ts';
 
 /** Milliseconds for which a result holds, and between two tests while there is no answer. */
 const TEST_EVERY_MS = 2_000;
@@ -54,7 +54,12 @@ export class StoreHealth {
 
   /** Whether it answered the last test. */
   get isUp(): boolean {
-    return this.#wasAsked && !this.#outage.isOn;
+    return !this.#outage.isOn;
+  }
+
+  /** Whether it answers, and did not take the last body. */
+  get isRefusing(): boolean {
+    return this.#uploads.isOn;
   }
 
   /** Whether it was ever tested. */
@@ -124,11 +129,12 @@ export class StoreHealth {
       this.#outage.worked();
       return undefined;
     } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error;
-      this.#outage.failed(error);
+      const away = asUnavailable(error);
+      if (!away) throw error;
+      this.#outage.failed(away);
       this.#wasAsked = true;
       this.#testLater();
-      return error;
+      return away;
     } finally {
       this.#testedAt = performance.now();
     }

@@ -141,7 +141,7 @@ async function open(
   const common = { config, secrets, keys, database, bodies, metrics, logger, nodes };
   const parts = buildParts({ ...common, now, shared });
   onStop(() => parts.imap?.close());
-  await checkBodies(bodies, nodes, isNew).catch(explainBucket);
+  await checkBodies(bodies, nodes, isNew).catch(explainStore(config));
   // Before any background work: a full disk fails all writes of one commit, and the start with them.
   const renamed = await parts.domains.adoptNames();
   if (renamed > 0)
@@ -350,12 +350,13 @@ async function listenHttp(
   return { host: bound.address, port: bound.port };
 }
 
-/** The operator has to fix a bucket that does not answer or refuses access. */
-function explainBucket(error: unknown): never {
-  if (!(error instanceof StoreUnavailable)) throw error;
-  throw new ConfigError([
-    `S3_URL: expected a bucket that Postroom can access, got "${error.message}"`,
-  ]);
+/** The operator has to fix a bucket that does not answer or refuses access, or a folder that cannot be read. */
+function explainStore({ bodies: { bucket } }: Config) {
+  const expected = bucket ? 'S3_URL: expected a bucket' : 'DATA_DIR: expected a folder of bodies';
+  return (error: unknown): never => {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    throw new ConfigError([`${expected} that Postroom can access, got "${error.message}"`]);
+  };
 }
 
 /** Errors of an address or port that cannot be used. */

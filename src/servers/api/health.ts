@@ -61,7 +61,7 @@ export function healthRoutes(
         tags: ['Service'],
         summary: 'Can it do its work?',
         description:
-          'Ready when the database, the listeners, the bodies and the mail server, if there is one, work; else `detail` names those that do not. `degraded` when some of the work waits for a part, such as mail above 64 KiB for a bucket that does not answer, or for a full disk. A node whose disk is full is not ready where another one has room. Not ready from the moment when the process is told to stop.',
+          'Ready when the database, the listeners, the bodies and the mail server, if there is one, work; else `detail` names those that do not. `degraded` when some of the work waits for a part, such as mail above 64 KiB for a bucket that does not answer, for a folder that cannot be written, or for a full disk. A node whose disk is full is not ready where another one has room. Not ready from the moment when the process is told to stop.',
         operationId: 'readiness',
         security: credentials.none,
         response: { 200: Readiness },
