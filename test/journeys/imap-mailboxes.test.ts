@@ -161,7 +161,8 @@ onEachEngine('IMAP: mailboxes that are open', (engine) => {
   });
 
   test('INBOX has one name in any case, also as the first level of others', async () => {
-    const client = await open(await service.makeAccount());
+    const ann = await service.makeAccount();
+    const client = await open(ann);
     await client.ok('CREATE Inbox/Work');
     assert.match((await client.ok('SELECT inbox/Work')).join('\n'), / 0 EXISTS/);
     assert.match((await client.ok('STATUS inbox/Work (UIDNEXT)')).join(), /"INBOX\/Work"/);
@@ -172,6 +173,12 @@ onEachEngine('IMAP: mailboxes that are open', (engine) => {
     assert.deepEqual(await client.ok('LIST (SUBSCRIBED) "" INBOX/*'), [
       '* LIST (\\HasNoChildren \\Subscribed) "/" "INBOX/Job"',
     ]);
+    const mailbox = 'inbox/Job';
+    const post = (path: string, body: object) => service.mail(ann.token, 'POST', path, body);
+    const moved = await post('/mail/move', { mailbox, uids: [1], to: 'INBOX/Job' });
+    assert.equal(moved.body.detail, 'to must be another mailbox');
+    const answer = { to: [{ address: ann.address }], text: 'a', inReplyTo: { mailbox, uid: 1 } };
+    assert.equal((await post('/mail/send', answer)).status, 202);
     await client.ok('UNSUBSCRIBE inbox/Job');
     await client.ok('DELETE inbox/Job');
     assert.deepEqual(await client.ok('LIST "" INBOX/*'), []);

@@ -8,7 +8,7 @@ import type { Bodies, StagedBody, StoredBody } from '../../mailboxes/bodies/bodi
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import {
   type Advanced,
-  canonicalMailboxName,
+  canonicalLevels,
   type EmbeddedMailstore,
   type Mailstore,
   type MailUser,
@@ -204,9 +204,9 @@ export async function pinLocation(
   user: MailUser,
   location: MessageLocation,
 ): Promise<PinnedLocation & { readonly isDrafts: boolean }> {
-  const name = canonicalMailboxName(location.mailbox);
+  const name = canonicalLevels(location.mailbox);
   const mailboxes = await mailstore.listMailboxes(user);
-  const found = mailboxes.find(({ mailbox }) => mailbox === name);
+  const found = mailboxes.find(({ mailbox }) => canonicalLevels(mailbox) === name);
   if (!found) throw new Refusal('mailbox_not_found', `there is no mailbox "${name}"`);
   const { mailbox, uidvalidity, specialUse } = found;
   if ((location.uidvalidity ?? uidvalidity) !== uidvalidity) {

@@ -2,7 +2,7 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import {
-  canonicalMailboxName,
+  canonicalLevels,
   type Expunged,
   type Flagged,
   type Mailstore,
@@ -183,7 +183,7 @@ function relocationRoute(
     handler: async (request) => {
       const user = await tools.authenticateMail(request);
       const { mailbox, to } = request.body;
-      if (verb === 'move' && canonicalMailboxName(mailbox) === canonicalMailboxName(to)) {
+      if (verb === 'move' && canonicalLevels(mailbox) === canonicalLevels(to)) {
         throw invalidField('to', 'must be another mailbox');
       }
       checkSince(mailstore, request.body);
