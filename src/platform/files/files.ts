@@ -113,6 +113,16 @@ export async function syncFolder(path: string): Promise<void> {
   }
 }
 
+/** Of folders those that are there, the first on each disk. */
+export async function firstOnDisks(folders: readonly string[]): Promise<string[]> {
+  const first = new Map<number, string>();
+  for (const folder of folders) {
+    const found = await stat(folder).catch(() => undefined);
+    if (found && !first.has(found.dev)) first.set(found.dev, folder);
+  }
+  return [...first.values()];
+}
+
 async function writeTemporary(path: string, text: string, mode: number): Promise<string> {
   const temporary = `${path}.${randomBytes(8).toString('hex')}.tmp`;
   await using file = await open(temporary, 'wx', mode);

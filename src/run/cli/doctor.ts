@@ -11,7 +11,7 @@ import { connect as connectTls } from 'node:tls';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
 import { when } from '../../platform/errors/errors.ts';
-import { isMissing } from '../../platform/files/files.ts';
+import { firstOnDisks, isMissing } from '../../platform/files/files.ts';
 import { DAY_MS } from '../../platform/time/time.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import { ownPreface } from '../../protocols/smtp-client/smtp-client.ts';
@@ -81,10 +81,12 @@ async function examine(
   const dns = new DnsResolver({ servers: config.dns.servers, timeouts: DNS_TIMEOUTS });
   const { mailHostname: host, http, smtp, outbound, mailstore } = config;
   const service = checkService(publicUrlOf(http.host, http.port));
+  const [, other] = await firstOnDisks([config.dataDir, config.bodies.folder]);
   const checks: Record<string, () => Promise<Verdict>> = {
     ...(config.misspelt.length > 0 && { '.env': async () => checkNames(config.misspelt) }),
     'data folder': () => checkFolder(config.dataDir),
     disk: () => checkDisk(config.dataDir),
+    ...(other !== undefined && { 'disk of bodies': () => checkDisk(other) }),
     database: () => checkDatabase(config),
     clock: checkClock,
     'service (HTTP)': () => service,

@@ -4,6 +4,7 @@ import { statfs } from 'node:fs/promises';
 import { readDepths } from '../../mail/queue/queue.ts';
 import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
 import type { Search } from '../../mailboxes/search/search.ts';
+import { firstOnDisks } from '../../platform/files/files.ts';
 import { HOUR_MS } from '../../platform/time/time.ts';
 import { version } from '../../servers/api/api.ts';
 import type { MetricSources } from '../../servers/metrics/metrics.ts';
@@ -31,9 +32,15 @@ export function metricSources(watched: Watched): MetricSources {
     ...(maxAgeMs > 0 && {
       backupOld: async () => watched.now() - ((await bodies.lastBackupAt()) ?? 0) > maxAgeMs,
     }),
-    async disk() {
-      const { bavail, blocks, bsize } = await statfs(config.dataDir);
-      return { free: bavail * bsize, size: blocks * bsize };
+    async disks() {
+      const { bucket, folder, spool } = config.bodies;
+      const folders = await firstOnDisks([config.dataDir, bucket ? spool : folder]);
+      return Promise.all(
+        folders.map(async (one) => {
+          const { bavail, blocks, bsize } = await statfs(one);
+          return { folder: one, free: bavail * bsize, size: blocks * bsize };
+        }),
+      );
     },
     ...(database.engine === 'sqlite' && {
       logOctets: () => statSync(log, { throwIfNoEntry: false })?.size ?? 0,

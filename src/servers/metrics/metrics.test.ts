@@ -32,7 +32,7 @@ test('counters and gauges are read as Prometheus reads them', async (t) => {
         { kind: 'send', state: 'queued', count: 2, oldestCreatedAt, nextAttemptAt: 1e15 },
       ];
     },
-    disk: async () => ({ free: 5, size: 10 }),
+    disks: async () => [{ folder: '/data', free: 5, size: 10 }],
     searchWaiting: () => Promise.reject(new Error('the database is away')),
   });
   metrics.countRecipient('delivered');
@@ -51,7 +51,7 @@ test('counters and gauges are read as Prometheus reads them', async (t) => {
   assert.match(text, /^postroom_queue_overdue_seconds\{kind="webhook"\} 30/m);
   assert.match(text, /^postroom_queue_overdue_seconds\{kind="send"\} 0$/m);
   assert.match(text, /^postroom_domains_cannot_send 2$/m);
-  assert.match(text, /^postroom_disk_free_bytes 5$/m);
+  assert.match(text, /^postroom_disk_free_bytes\{folder="\/data"\} 5$/m);
   assert.doesNotMatch(text, /^postroom_search_waiting /m, 'what cannot be read is left out');
   await (await fetch(`${url}/metrics`)).text();
   assert.deepEqual([queueReads, domainReads], [1, 1], 'rows are not counted at each scrape');
@@ -70,7 +70,7 @@ test('a scrape does not wait for a database or a disk that hangs', {
     connections: () => 7,
     now: Date.now,
     queueDepths: never,
-    disk: never,
+    disks: never,
     searchWaiting: never,
   });
   for (let scrape = 0; scrape < 2; scrape++) {

@@ -14,8 +14,10 @@ export interface MetricSources {
   domainsUnableToSend?(): Promise<number>;
   /** Milliseconds since 1970, by the clock that deliveries are dated with. */
   now(): number;
-  /** Free bytes on the disk of DATA_DIR, and its size. */
-  disk?(): Promise<{ readonly free: number; readonly size: number }>;
+  /** The disk of DATA_DIR, and that of its bodies where it is another one: free bytes, and the size. */
+  disks?(): Promise<
+    readonly { readonly folder: string; readonly free: number; readonly size: number }[]
+  >;
   /** Whether the bucket of bodies answers; left out for a folder. */
   bodiesUp?(): boolean | undefined;
   /** Whether the last backup is older than asked; left out where nobody asks. */
@@ -162,7 +164,7 @@ function addQueueGauges({ readEach }: Instruments, sources: () => MetricSources)
 
 const flag = (is: boolean | undefined) => (is === undefined ? undefined : Number(is));
 
-function addResourceGauges({ read }: Instruments, sources: () => MetricSources): void {
+function addResourceGauges({ read, readEach }: Instruments, sources: () => MetricSources): void {
   read('postroom_realtime_connections', 'Open connections of the realtime channel.', async () =>
     sources().connections(),
   );
@@ -171,15 +173,20 @@ function addResourceGauges({ read }: Instruments, sources: () => MetricSources):
     'Active domains that cannot send, since their DKIM record is not verified.',
     kept(async () => sources().domainsUnableToSend?.()),
   );
-  read(
+  const disks = async () => (await sources().disks?.()) ?? [];
+  readEach(
     'postroom_disk_free_bytes',
-    'Free on the disk of DATA_DIR.',
-    async () => (await sources().disk?.())?.free,
+    'Free on the disk of DATA_DIR, and on that of its bodies where it is another one.',
+    disks,
+    ['folder'],
+    (gauge, { folder, free }) => gauge.set({ folder }, free),
   );
-  read(
+  readEach(
     'postroom_disk_size_bytes',
-    'Size of the disk of DATA_DIR.',
-    async () => (await sources().disk?.())?.size,
+    'Size of these disks.',
+    disks,
+    ['folder'],
+    (gauge, { folder, size }) => gauge.set({ folder }, size),
   );
   read('postroom_database_log_bytes', "Size of SQLite's write-ahead log.", async () =>
     sources().logOctets?.(),

@@ -8,7 +8,7 @@ import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
 import type { NewRow } from '../../platform/database/database.ts';
 import { Traffic } from '../../tenants/usage/usage.ts';
 import { type AttentionParts, byUrgency, checkAll, LIMITS, rules } from './attention.ts';
-import { OWN_REASONS } from './node-attention.ts';
+import { lookAtDisk, OWN_REASONS } from './node-attention.ts';
 
 const NOW = Date.UTC(2026, 0, 31);
 const MINUTE = 60_000;
@@ -34,7 +34,8 @@ function partsOf(
     backups: { maxAgeMs: 0, lastAt: () => assert.fail('nobody asks') },
     readGauge: async (name) => {
       const value = values[name];
-      return value === undefined ? [] : [{ labels: { kind: 'send', state: 'held' }, value }];
+      const labels = { kind: 'send', state: 'held', folder: '/data' };
+      return value === undefined ? [] : [{ labels, value }];
     },
     now: () => NOW,
     ...more,
@@ -107,6 +108,16 @@ onEachEngine('attention', (engine) => {
     assert.deepEqual(await namesOf(partsOf(small)), ['disk_full found']);
     const [found] = await look(partsOf(small));
     assert.match(found?.finding?.text ?? '', /has 24 % \(62 MB\) left\. New mail is deferred/);
+  });
+
+  test('of the disks of one node the one with the least room is named', async () => {
+    const readGauge = async (name: string) =>
+      Object.entries({ '/data': 9e9, '/data/bodies': 4e9 }).map(([folder, free]) => ({
+        labels: { folder },
+        value: { postroom_disk_free_bytes: free, postroom_disk_size_bytes: 100e9 }[name] ?? 0,
+      }));
+    const { text } = (await lookAtDisk({ readGauge })) ?? assert.fail();
+    assert.match(text, /^The disk of \/data\/bodies on this node has 4 % \(4\.0 GB\) left\. When/);
   });
 
   test('messages whose text is lost are told, but not one that may yet come', async () => {

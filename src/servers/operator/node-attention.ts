@@ -96,16 +96,19 @@ export const diskSize = (octets: number) =>
   octets < 1e9 ? `${Math.floor(octets / 1e6)} MB` : `${(octets / 1e9).toFixed(1)} GB`;
 
 export async function lookAtDisk({ readGauge }: Pick<NodeParts, 'readGauge'>) {
-  const [free] = await readGauge('postroom_disk_free_bytes');
-  const [size] = await readGauge('postroom_disk_size_bytes');
-  if (!free || !size) return undefined;
-  // On a small disk mail is deferred long before so few percent are left.
-  const isFull = free.value < FREE_BYTES_LEFT;
-  if (!isFull && free.value / size.value >= DISK_FREE) return undefined;
-  const percent = Math.floor((100 * free.value) / size.value);
+  const sizes = await readGauge('postroom_disk_size_bytes');
+  const disks = (await readGauge('postroom_disk_free_bytes')).map(({ labels, value: free }) => {
+    const size = sizes.find((one) => one.labels.folder === labels.folder)?.value ?? 0;
+    // On a small disk mail is deferred long before so few percent are left.
+    return { folder: labels.folder, free, part: free / size, isFull: free < FREE_BYTES_LEFT };
+  });
+  const low = disks.filter(({ part, isFull }) => isFull || part < DISK_FREE);
+  const [least] = low.toSorted((one, other) => one.free - other.free);
+  if (!least) return undefined;
+  const { folder, free, part, isFull } = least;
   return {
-    text: `The disk of this node has ${percent} % (${diskSize(free.value)}) left. ${isFull ? 'New mail is deferred until there is more room.' : 'When it is full, new mail is deferred.'}`,
-    count: 1,
+    text: `The disk of ${folder} on this node has ${Math.floor(100 * part)} % (${diskSize(free)}) left. ${isFull ? 'New mail is deferred until there is more room.' : 'When it is full, new mail is deferred.'}`,
+    count: low.length,
     link: '/nodes',
   };
 }
