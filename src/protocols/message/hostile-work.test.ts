@@ -4,6 +4,7 @@ import { Buffer } from 'node:buffer';
 import { suite, test } from 'node:test';
 import { HeaderReader, MAX_FIELDS } from './header.ts';
 import { MessageParser } from './parse-message.ts';
+import { decodeText } from './text.ts';
 
 const SIZE = 2 * 1024 * 1024;
 const CHUNK = 64 * 1024;
@@ -11,9 +12,8 @@ const MULTIPART = 'From: a@b.test\r\nContent-Type: multipart/mixed; boundary=bbb
 
 const COUNTED = ['indexOf', 'toString', 'subarray', 'copy', 'equals'] as const;
 
-/** Counts calls of slow Buffer methods while a message is parsed. */
-function countCalls(start: string, line: string): number {
-  const source = Buffer.from(start + line.repeat(SIZE / line.length));
+/** Counts calls of slow Buffer methods. */
+function countCalls(work: () => void): number {
   let calls = 0;
   const originals = COUNTED.map((name) => [name, Buffer.prototype[name]] as const);
   // Not the mocks of node:test, which keep a stack of each call.
@@ -28,16 +28,20 @@ function countCalls(start: string, line: string): number {
     });
     replace(name, counting);
   }
-  const parser = new MessageParser();
   try {
-    for (let at = 0; at < source.length; at += CHUNK) {
-      parser.write(Uint8Array.prototype.subarray.call(source, at, at + CHUNK));
-    }
-    parser.end();
+    work();
   } finally {
     for (const [name, method] of originals) replace(name, method);
   }
   return calls;
+}
+
+function parse(source: Buffer): void {
+  const parser = new MessageParser();
+  for (let at = 0; at < source.length; at += CHUNK) {
+    parser.write(Uint8Array.prototype.subarray.call(source, at, at + CHUNK));
+  }
+  parser.end();
 }
 
 suite('two megabytes of', () => {
@@ -53,10 +57,18 @@ suite('two megabytes of', () => {
   for (const [what, start, line] of hostile) {
     test(`${what} needs no call for each line`, () => {
       const lines = SIZE / line.length;
-      const calls = countCalls(start, line);
+      const source = Buffer.from(start + line.repeat(lines));
+      const calls = countCalls(() => parse(source));
       assert.ok(calls < lines / 2, `${calls} calls for ${lines} lines`);
     });
   }
+
+  test('UTF-7 needs no call for each character that is written in base64', () => {
+    const shifted = '+AAA-';
+    const text = Buffer.from(shifted.repeat(SIZE / shifted.length));
+    const calls = countCalls(() => decodeText(text, 'utf-7'));
+    assert.ok(calls < 10, `${calls} calls`);
+  });
 
   test('header fields: only those that are read are kept', () => {
     const reader = new HeaderReader();

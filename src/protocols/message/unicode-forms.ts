@@ -23,20 +23,47 @@ export function decodeUnicodeForm(bytes: Uint8Array, charset: string): string | 
 
 const REPLACEMENT = '\ufffd';
 
-/** `+`, then UTF-16 in base64 without padding, up to a `-` or any other character; `+-` is a plus sign. */
-const SHIFTED = /\+([A-Za-z0-9+/]*)(-?)/g;
+const PLUS = 0x2b;
+const MINUS = 0x2d;
+const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 
+/** The value of each octet as a digit of base64, or -1. */
+const digits = Int8Array.from({ length: 128 }, (_, octet) =>
+  BASE64.indexOf(String.fromCharCode(octet)),
+);
+
+/**
+ * `+`, then UTF-16 in base64 without padding, up to a `-` or any other character; `+-` is a plus sign. All in one pass:
+ * a call for each `+` would hold the event loop for a second where a text has a million of them.
+ */
 function decodeUtf7(bytes: Uint8Array): string {
-  return Buffer.from(bytes)
-    .toString('latin1')
-    .replace(SHIFTED, (whole: string, base64: string) => {
-      if (base64 === '') return '+';
-      const units = Buffer.from(base64, 'base64');
-      // Bits that are left over are padding.
-      const even = units.subarray(0, units.length - (units.length % 2));
-      return even.length === 0 ? whole : even.swap16().toString('utf16le');
-    })
-    .toWellFormed();
+  const text = Buffer.alloc(2 * bytes.length);
+  let end = 0;
+  const put = (unit: number) => {
+    text[end++] = unit;
+    text[end++] = unit >>> 8;
+  };
+  for (let at = 0; at < bytes.length; ) {
+    const start = at;
+    const before = end;
+    if (bytes[at++] === PLUS) {
+      // Bits that are left over at the end are padding.
+      for (let read = 0, bits = 0; ; at++) {
+        const digit = digits[bytes[at] ?? 0] ?? -1;
+        if (digit < 0) break;
+        read = (read << 6) | digit;
+        bits += 6;
+        if (bits < 16) continue;
+        bits -= 16;
+        put(read >>> bits);
+      }
+      if (at === start + 1) put(PLUS);
+      if (bytes[at] === MINUS) at++;
+    }
+    // Not UTF-7 after all, or no `+`: it stays as it is.
+    if (end === before) for (let one = start; one < at; one++) put(bytes[one] ?? 0);
+  }
+  return text.toString('utf16le', 0, end).toWellFormed();
 }
 
 const LAST_CODE_POINT = 0x10ffff;
