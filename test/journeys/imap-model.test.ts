@@ -4,13 +4,8 @@ import { before, test } from 'node:test';
 import fc from 'fast-check';
 import { onEachEngine } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
-import {
-  commandsOf,
-  type ImapStep,
-  imapSteps,
-  type Other,
-  StrictClient,
-} from '../support/imap-model.ts';
+import { StrictClient } from '../support/imap-model.ts';
+import { commandsOf, type ImapStep, imapSteps, type Other } from '../support/imap-steps.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 
 /** For a long search by hand. */
@@ -18,10 +13,8 @@ const RUNS = Number(process.env.IMAP_MODEL_RUNS ?? '6');
 
 onEachEngine('IMAP, HTTP and SMTP', (engine) => {
   let service: TestService;
-  let port: number;
   before(async () => {
     service = await startTestService(engine, { IMAP_PORT: String(await freePort()) });
-    port = service.addresses.imap?.port ?? 0;
   });
 
   async function truthOf(account: TestAccount) {
@@ -60,9 +53,12 @@ onEachEngine('IMAP, HTTP and SMTP', (engine) => {
   async function live(steps: readonly ImapStep[]): Promise<void> {
     const account = await service.makeAccount();
     const login = `LOGIN ${account.address} "${account.password}"`;
-    const recents = new Map<number, StrictClient>();
-    const connect = (notes?: StrictClient['notes']) =>
-      StrictClient.connect(port, login, recents, notes);
+    const recents = service.nodes.length > 1 ? undefined : new Map<number, StrictClient>();
+    let connected = 0;
+    const connect = (notes?: StrictClient['notes']) => {
+      const { imap } = service.nodes[connected++ % service.nodes.length]?.addresses ?? {};
+      return StrictClient.connect(imap?.port ?? 0, login, recents, notes);
+    };
     const clients = [await connect(), await connect(), await connect()] as const;
     for (const [at, client] of clients.entries()) await client.select(at > 0);
     const all: StrictClient[] = [...clients];
@@ -84,12 +80,17 @@ onEachEngine('IMAP, HTTP and SMTP', (engine) => {
         const client = await connect(notes);
         all[step.who] = client;
         await client.resync(step.pick);
-      } else if (step.do === 'other') {
-        // Beside a command of a program.
-        const client = all[step.beside];
+      } else if (step.do === 'reopen') {
+        const flag = { how: 'flag', pick: step.pick, flag: '\\Flagged' } as const;
+        await Promise.all([of(step.who).reopen(step.pick), act(account, flag)]);
+      } else if (step.do === 'watch') await of(step.who).watch(step.pick);
+      else if (step.do === 'other') {
+        // Beside commands of two programs.
+        const next = (step.beside + 1) % 3;
         await Promise.all([
           act(account, step.other),
-          client?.run(['UID FETCH 1:* (FLAGS)', 'NOOP', 'UID SEARCH ALL']),
+          all[step.beside]?.run(['UID FETCH 1:* (FLAGS)', 'NOOP', 'UID MOVE 1:2 INBOX']),
+          all[next]?.run(['UID STORE 1:* +FLAGS ($x)', 'UID COPY 3:4 INBOX', 'UID EXPUNGE 1:*']),
         ]);
       } else {
         const truth = await truthOf(account);

@@ -24,6 +24,7 @@ const onNodes = [
   ['routes'],
   ['mail-changes', 'mail-search'],
   ['mail-send'],
+  ['imap-model'],
   ['hostile-mail'],
   ['flood'],
 ];

@@ -4,7 +4,6 @@
  * connection with QRESYNC it does so from any state that it was told of.
  */
 import assert from 'node:assert/strict';
-import fc from 'fast-check';
 import { UidSet } from '../../src/protocols/imap-syntax/imap-syntax.ts';
 import { ImapLines } from './imap-lines.ts';
 
@@ -26,10 +25,17 @@ interface Entry {
 
 /** Commands during which sequence numbers must stay (RFC 9051 section 7.5.1). */
 const KEEPS_NUMBERS = /^(?:FETCH|STORE|SEARCH|SORT|THREAD) /;
+const OPENS = /^(?:SELECT|EXAMINE) /;
+
+/** What a command may be answered where messages that it names are gone. */
+function answerOf(command: string): RegExp {
+  if (/^(?:UID )?REPLACE/.test(command)) return / (?:OK|NO \[(?:EXPUNGEISSUED|CANNOT)\])/;
+  return command.startsWith('STORE') ? / (?:OK|NO \[EXPUNGEISSUED\])/ : / OK/;
+}
 
 export class StrictClient {
   readonly #lines: ImapLines;
-  readonly #recents: Map<number, StrictClient>;
+  readonly #recents: Map<number, StrictClient> | undefined;
   #entries: Entry[] = [];
   #uidvalidity = '';
   /** What it was told in a QRESYNC of messages whose numbers it does not know yet. */
@@ -37,21 +43,30 @@ export class StrictClient {
   readonly #notes: Note[];
   #tags = 0;
   #isRev2 = false;
+  /** Removals are told at any time (RFC 5465 section 5.3), so that it names no message by its number. */
+  #isToldAtOnce = false;
+  /** The last HIGHESTMODSEQ that it was told. */
+  #modseq = '1';
 
-  private constructor(lines: ImapLines, recents: Map<number, StrictClient>, notes: Note[]) {
+  private constructor(
+    lines: ImapLines,
+    recents: Map<number, StrictClient> | undefined,
+    notes: Note[],
+  ) {
     this.#lines = lines;
     this.#recents = recents;
     this.#notes = notes;
   }
 
   /**
-   * @param recents who was told that a message is recent; shared by all clients of the mailbox
+   * @param recents who was told that a message is recent; shared by all clients of the mailbox. Undefined on several nodes,
+   *   of which each may tell it
    * @param notes of earlier connections
    */
   static async connect(
     port: number,
     login: string,
-    recents: Map<number, StrictClient>,
+    recents: Map<number, StrictClient> | undefined,
     notes: Note[] = [],
   ): Promise<StrictClient> {
     const client = new StrictClient(await ImapLines.connect(port), recents, notes);
@@ -61,6 +76,19 @@ export class StrictClient {
 
   get size(): number {
     return this.#entries.length;
+  }
+
+  get hasQresync(): boolean {
+    return this.#isRev2;
+  }
+
+  get modseq(): string {
+    return this.#modseq;
+  }
+
+  /** The number of a message; undefined where it knows none, or may not use any. */
+  numberAt(pick: number): number | undefined {
+    return this.size > 0 && !this.#isToldAtOnce ? (pick % this.size) + 1 : undefined;
   }
 
   /** A UID that it knows, or one that never was. */
@@ -93,6 +121,23 @@ export class StrictClient {
     assert.deepEqual(byUid(resynced), byUid(whole), `resync from ${note.modseq}`);
   }
 
+  /** Leaves the mailbox in one of the ways that there are, and comes back. */
+  async reopen(pick: number): Promise<void> {
+    const way = ['UNSELECT', 'CLOSE', 'EXAMINE INBOX', 'NOOP'][pick % 4] ?? '';
+    await this.run([way]);
+    if (pick % 4 < 2) this.#entries = [];
+    await (this.#isRev2 ? this.resync(pick) : this.select(false));
+  }
+
+  /** Is told without a command what others do; of removals at once, or with the next command (RFC 5465 section 6.1). */
+  async watch(pick: number): Promise<void> {
+    const isAtOnce = pick % 2 === 0;
+    const items = pick % 3 === 0 ? '' : ' (UID FLAGS)';
+    const which = isAtOnce ? 'SELECTED' : 'SELECTED-DELAYED';
+    await this.run([`NOTIFY SET (${which} (MessageNew${items} MessageExpunge FlagChange))`]);
+    this.#isToldAtOnce = isAtOnce;
+  }
+
   async #enableAll(): Promise<void> {
     this.#isRev2 = true;
     await this.run(['ENABLE QRESYNC IMAP4rev2']);
@@ -123,7 +168,11 @@ export class StrictClient {
   async idle(meanwhile: () => Promise<void>): Promise<void> {
     const tag = `i${++this.#tags}`;
     this.#lines.send(`${tag} IDLE\r\n`);
-    assert.match(await this.#lines.next(), /^\+ /);
+    for (let line = await this.#lines.next(); !line.startsWith('+ '); ) {
+      assert.match(line, /^\* /);
+      this.#apply(line, 'IDLE');
+      line = await this.#lines.next();
+    }
     await meanwhile();
     this.#lines.send('DONE\r\n');
     await this.#answer(tag, 'IDLE');
@@ -149,12 +198,11 @@ export class StrictClient {
       assert.notEqual(line, '', `the connection ended in ${command}`);
       if (line.startsWith('+ ')) continue;
       if (line.startsWith(`${tag} `)) {
-        const isAnswer = command.startsWith('STORE') ? / (?:OK|NO \[EXPUNGEISSUED\])/ : / OK/;
-        assert.match(line, isAnswer, `${command}: ${line}`);
+        assert.match(line, answerOf(command), `${command}: ${line}`);
         this.#note(line, command);
         return line;
       }
-      if (command.startsWith('SELECT') && line.startsWith('* OK [CLOSED]')) this.#entries = [];
+      if (OPENS.test(command) && line.startsWith('* OK [CLOSED]')) this.#entries = [];
       this.#apply(line, command);
     }
   }
@@ -167,7 +215,7 @@ export class StrictClient {
       while (this.size < number) this.#entries.push({ uid: undefined, flags: undefined });
     } else if (what === 'EXPUNGE') {
       assert.ok(number >= 1 && number <= this.size, `${line} of ${this.size}`);
-      assert.doesNotMatch(command, KEEPS_NUMBERS, `${line} in ${command}`);
+      this.#checkRemoval(line, command);
       const [gone] = this.#entries.splice(number - 1, 1);
       if (gone?.uid) this.#known.delete(gone.uid);
     } else if (what === 'FETCH') this.#fetch(number, line);
@@ -201,11 +249,15 @@ export class StrictClient {
     if (entry.uid !== undefined) {
       this.#known.set(entry.uid, entry.flags);
       if (all.includes('\\Recent')) {
-        const other = this.#recents.get(entry.uid);
+        const other = this.#recents?.get(entry.uid);
         assert.ok(other === undefined || other === this, `${line} is recent twice`);
-        this.#recents.set(entry.uid, this);
+        this.#recents?.set(entry.uid, this);
       }
     }
+  }
+
+  #checkRemoval(line: string, command: string): void {
+    if (!this.#isToldAtOnce) assert.doesNotMatch(command, KEEPS_NUMBERS, `${line} in ${command}`);
   }
 
   #vanish(text: string, isEarlier: boolean, command: string): void {
@@ -215,7 +267,7 @@ export class StrictClient {
       if (UidSet.of([uid]).without(gone).size === 0) this.#known.delete(uid);
     }
     if (isEarlier) return;
-    assert.doesNotMatch(command, KEEPS_NUMBERS, `VANISHED in ${command}`);
+    this.#checkRemoval(`VANISHED ${text}`, command);
     for (const uid of gone.take()) {
       const at = this.#indexOf(uid);
       assert.ok(at >= 0, `${uid} vanished, and was not there`);
@@ -235,7 +287,8 @@ export class StrictClient {
   /** Writes down what it has where it is told how far that goes. */
   #note(line: string, command: string): void {
     const modseq = /\[HIGHESTMODSEQ (\d+)\]/.exec(line)?.[1];
-    if (modseq === undefined || command.startsWith('SELECT') || !this.#isWhole) return;
+    this.#modseq = modseq ?? this.#modseq;
+    if (modseq === undefined || OPENS.test(command) || !this.#isWhole) return;
     this.#notes.push({ uidvalidity: this.#uidvalidity, modseq, messages: this.messages() });
   }
 
@@ -250,98 +303,4 @@ export class StrictClient {
 
 function byUid(messages: ReadonlyMap<number, Flags>): [number, Flags][] {
   return [...messages].sort(([a], [b]) => a - b);
-}
-
-/** One thing that somebody does. */
-export type ImapStep =
-  | {
-      readonly do: 'commands';
-      readonly who: number;
-      readonly what: readonly Wanted[];
-      readonly cuts: readonly number[];
-    }
-  | { readonly do: 'reconnect' | 'idle'; readonly who: number; readonly pick: number }
-  | { readonly do: 'other'; readonly other: Other; readonly beside: number }
-  | { readonly do: 'check' };
-
-interface Wanted {
-  readonly command: number;
-  readonly pick: number;
-  readonly flag: string;
-}
-
-export interface Other {
-  readonly how: 'smtp' | 'append' | 'flag' | 'unflag' | 'expunge' | 'move';
-  readonly pick: number;
-  readonly flag: string;
-}
-
-const pick = fc.nat(20);
-const flag = fc.constantFrom('\\Seen', '\\Deleted', '\\Flagged', '$Label1');
-const other: fc.Arbitrary<Other> = fc.record({
-  how: fc.constantFrom('smtp', 'append', 'append', 'flag', 'unflag', 'expunge', 'move'),
-  pick,
-  flag,
-});
-const wanted = fc.record({ command: fc.nat(100), pick, flag });
-
-export const imapSteps: fc.Arbitrary<ImapStep[]> = fc.array(
-  fc.oneof(
-    {
-      weight: 8,
-      arbitrary: fc.record({
-        do: fc.constant('commands' as const),
-        who: fc.nat(2),
-        what: fc.array(wanted, { minLength: 1, maxLength: 4 }),
-        cuts: fc.array(fc.nat(200), { maxLength: 2 }),
-      }),
-    },
-    {
-      weight: 5,
-      arbitrary: fc.record({ do: fc.constant('other' as const), other, beside: fc.nat(3) }),
-    },
-    {
-      weight: 2,
-      arbitrary: fc.record({
-        do: fc.constantFrom('reconnect' as const, 'idle' as const),
-        who: fc.nat(2),
-        pick,
-      }),
-    },
-    { weight: 2, arbitrary: fc.record({ do: fc.constant('check' as const) }) },
-  ),
-  { minLength: 10, maxLength: 40 },
-);
-
-/** The commands of a step: only the first may use sequence numbers, since those behind it may find other ones. */
-export function commandsOf(client: StrictClient, what: readonly Wanted[]): string[] {
-  return what.map(({ command, pick: chosen, flag: some }, at) => {
-    const uid = client.uidAt(chosen);
-    const number = at === 0 && client.size > 0 ? (chosen % client.size) + 1 : undefined;
-    const message = 'Subject: model\r\n\r\nHi\r\n';
-    const byUid = [
-      'NOOP',
-      'UID EXPUNGE 1:*',
-      `UID STORE ${uid} +FLAGS (${some})`,
-      `UID STORE ${uid} -FLAGS.SILENT (${some})`,
-      `UID STORE 1:* (UNCHANGEDSINCE 5) FLAGS (${some})`,
-      'UID FETCH 1:* (FLAGS)',
-      `UID FETCH ${uid}:* (FLAGS)`,
-      `UID MOVE ${uid} Archive`,
-      `UID MOVE ${uid} INBOX`,
-      `UID COPY ${uid} INBOX`,
-      'UID SEARCH NOT SEEN',
-      'EXPUNGE',
-      `APPEND INBOX (${some}) {${message.length}+}\r\n${message}`,
-      'CHECK',
-    ];
-    const byNumber = [
-      `FETCH ${number}:* (UID FLAGS)`,
-      `STORE ${number} +FLAGS (${some})`,
-      `STORE ${number} FLAGS.SILENT (${some})`,
-      'SEARCH UNDELETED',
-    ];
-    const all = number === undefined ? byUid : [...byUid, ...byNumber];
-    return all[command % all.length] ?? 'NOOP';
-  });
 }

@@ -58,6 +58,8 @@ export interface TestClient {
 
 export interface TestService extends Service, TestClient {
   readonly lmtpPort: number;
+  /** It alone, or all that are behind the load balancer. */
+  readonly nodes: readonly Service[];
   /** Its database, for other programs: a file or a postgres:// URL. */
   readonly databaseLocation: string;
 }
@@ -163,7 +165,10 @@ export async function startTestService(
       : { ...(await makeFolder()), location: environment.DATABASE_URL };
   const open = async (own: Record<string, string>, opened?: Database) => {
     const variables = { ...(await commonVariables(directory)), ...mailServer?.environment };
-    const config = readConfig({ ...variables, ...environment, ...own }, directory);
+    // Each node listens on a port of its own.
+    const isBeside = nodeCount > 1 && environment.IMAP_PORT !== undefined;
+    const imap = isBeside ? { IMAP_PORT: String(await freePort()) } : {};
+    const config = readConfig({ ...variables, ...environment, ...own, ...imap }, directory);
     const service = await startService(config, logger, {
       // Several nodes share this thread, and may keep each other from Redis for longer than production allows.
       timing: nodeCount > 1 ? { answerMs: 10_000, ...timing } : timing,
@@ -173,13 +178,15 @@ export async function startTestService(
     atEnd(() => service.stop());
     return service;
   };
-  const service = nodeCount > 1 ? await startNodes(open, location) : await open({}, database);
+  const one = nodeCount > 1 ? undefined : await open({}, database);
+  const { nodes, ...service } = one ? { ...one, nodes: [one] } : await startNodes(open, location);
   const { http, smtp, lmtp } = service.addresses;
   const url = `http://127.0.0.1:${http.port}`;
   return {
     ...service,
     ...clientOf({ url, smtpPort: smtp?.port ?? 0 }, mailServer),
     lmtpPort: lmtp?.port ?? 0,
+    nodes,
     databaseLocation: location,
   };
 }
@@ -210,7 +217,7 @@ export async function commonVariables(directory: string): Promise<Record<string,
 async function startNodes(
   open: (own: Record<string, string>) => Promise<Service>,
   databaseUrl: string,
-): Promise<Service> {
+): Promise<Service & Pick<TestService, 'nodes'>> {
   const { startRedis } = await import('../servers/redis.ts');
   const { startBalancer } = await import('../servers/balancer.ts');
   const { makeBucket } = await import('../servers/s3.ts');
@@ -238,6 +245,7 @@ async function startNodes(
   const at = (port: number) => ({ host: '127.0.0.1', port });
   return {
     ...first,
+    nodes,
     addresses: { ...first.addresses, http: at(balancer.http), smtp: at(balancer.smtp) },
     async stop() {
       await Promise.all(nodes.map((node) => node.stop()));
