@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { enterTurn, takeTurn } from './event-loop.ts';
+import { enterTurn, takeTurn } from './turns.ts';
 
 let now = 0;
 

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import pLimit from 'p-limit';
-import { limitInMemory, runInTurn } from './limits.ts';
+import { limitInMemory } from './limits.ts';
+import { runInTurn } from './turns.ts';
 
 const options = { name: 'test', most: 2, seconds: 60 };
 

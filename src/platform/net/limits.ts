@@ -1,10 +1,8 @@
 /**
  * How often something may be done in a time, such as requests of a client or failed logins of an account: a limit counts
- * under a key, in a window of fixed length that begins with the first count. And how much may be done at once: slots and
- * turns, of which no party gets all.
+ * under a key, in a window of fixed length that begins with the first count. What may be done at once: `turns.ts`.
  */
 import { LRUCache } from 'lru-cache';
-import pLimit, { type LimitFunction } from 'p-limit';
 import {
   type RateLimiterAbstract,
   RateLimiterMemory,
@@ -122,95 +120,4 @@ export interface SharedSlots {
   take(key: string, wanted: number, most: number): Promise<number>;
   /** Gives slots back. */
   give(key: string, amount: number): void;
-}
-
-/**
- * Waits for a slot of a limit, and works in it.
- *
- * @param signal ends the wait: then the work never runs; running work has to check the signal itself
- * @throws the signal's reason where it ended the wait; any error of the work
- */
-export function runInTurn<Value>(
-  limit: LimitFunction,
-  signal: AbortSignal,
-  work: () => Promise<Value>,
-): Promise<Value> {
-  return new Promise((resolve, reject) => {
-    signal.throwIfAborted();
-    const leave = () => reject(signal.reason);
-    signal.addEventListener('abort', leave, { once: true });
-    void limit(async () => {
-      signal.removeEventListener('abort', leave);
-      // An aborted caller has its error already; the slot goes to the next in line.
-      // Work that throws at once has failed, too.
-      if (!signal.aborted) await Promise.try(work).then(resolve, reject);
-    });
-  });
-}
-
-/** Waits for work, but not longer than until the signal. @throws the signal's reason where that comes first */
-export function inTime<Value>(signal: AbortSignal, work: Promise<Value>): Promise<Value> {
-  return new Promise((resolve, reject) => {
-    const stop = () => reject(signal.reason);
-    if (signal.aborted) stop();
-    signal.addEventListener('abort', stop, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
-  });
-}
-
-/* Turns at something that is limited, of which no party gets all: an account, a domain, a client. */
-
-/** Who a task is for. */
-export interface Party {
-  /** Distinguishes it from all other parties, of other kinds too: `account 7`, `acme.test`. */
-  readonly name: string;
-  /** How many of its tasks run at once. */
-  readonly most: number;
-}
-
-interface Line {
-  readonly name: string;
-  readonly limit: LimitFunction;
-  tasks: number;
-}
-
-/** Runs a bounded number of tasks at once, in all and of each party. The others wait in the order in which they came. */
-export class Turns {
-  readonly #all: LimitFunction;
-  readonly #parties = new Map<string, Line>();
-
-  constructor(atOnce: number) {
-    this.#all = pLimit(atOnce);
-  }
-
-  /** How many tasks of a party run or wait. */
-  tasksOf(name: string): number {
-    return this.#parties.get(name)?.tasks ?? 0;
-  }
-
-  /**
-   * Runs a task when it is the turn of all its parties.
-   *
-   * @param parties the smallest first: an account before its domain
-   * @param signal whoever waits leaves the line on it; a task that runs has to heed it by itself
-   * @throws the signal's reason where it comes before the turn: then the task never runs
-   */
-  async run<T>(parties: readonly Party[], task: () => Promise<T>, signal: AbortSignal): Promise<T> {
-    const lines = parties.map(({ name, most }) => {
-      const line = this.#parties.get(name) ?? { name, limit: pLimit(most), tasks: 0 };
-      this.#parties.set(name, line);
-      line.tasks++;
-      return line;
-    });
-    // A task that waits for a party takes no slot from others.
-    const inTurn = [...lines.map(({ limit }) => limit), this.#all].reduceRight(
-      (next, limit) => () => runInTurn(limit, signal, next),
-      task,
-    );
-    try {
-      return await inTurn();
-    } finally {
-      for (const line of lines) if (--line.tasks === 0) this.#parties.delete(line.name);
-    }
-  }
 }

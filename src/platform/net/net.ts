@@ -2,8 +2,8 @@
  * Sockets and addresses, in both directions.
  *
  * Clients that connect to us: where a request comes from, under which key a client is counted, and what it holds
- * (`clients.ts`, `listener.ts`); how often it may do something, and its turns at what is scarce (`limits.ts`) and at
- * the event loop (`event-loop.ts`); how HTTP requests are refused (`http.ts`).
+ * (`clients.ts`, `listener.ts`); how often it may do something (`limits.ts`), and its turns at what is scarce, also at the
+ * event loop (`turns.ts`); how HTTP requests are refused (`http.ts`).
  *
  * Addresses that we connect to when somebody else named the host: webhooks, and mail exchangers from DNS. A URL or
  * an MX record must not make us connect to our own network. The check is made at the connection, on the very address
@@ -21,7 +21,6 @@ export {
   StrangerShares,
   testNetworks,
 } from './clients.ts';
-export { enterTurn, takeTurn } from './event-loop.ts';
 export {
   type Admission,
   acceptWeight,
@@ -43,15 +42,12 @@ export {
   type ResolveHost,
 } from './judge-address.ts';
 export {
-  inTime,
   type Limit,
   limitBy,
   limitInMemory,
   type OpenLimit,
-  type Party,
-  runInTurn,
   type SharedSlots,
-  Turns,
   type Usage,
 } from './limits.ts';
 export { type Certificate, Listener, Wire } from './listener.ts';
+export { enterTurn, inTime, type Party, runInTurn, Turns, takeTurn } from './turns.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { Turns } from './limits.ts';
+import { Turns } from './turns.ts';
 
 /** Tasks that record their start; held ones end when the test says so. */
 function openTurns(atOnce: number) {
