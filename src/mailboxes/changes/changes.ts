@@ -69,17 +69,21 @@ export interface Changes {
   publish(change: Change): void;
   /** Listens to one account; the returned function ends it. */
   subscribe(accountId: number, listener: ChangeListener): () => void;
-  /** Listens to all changes; the returned function ends it. */
-  subscribeAll(listener: (change: Change) => void): () => void;
+  /** Listens to all changes, `isOwn` where this node made them; the returned function ends it. */
+  subscribeAll(listener: (change: Change, isOwn: boolean) => void): () => void;
 }
 
 /** Changes published within this process; enough for one node. */
 export class InProcessChanges implements Changes {
   readonly #listeners = new Map<number, Set<ChangeListener>>();
-  readonly #listenersToAll = new Set<(change: Change) => void>();
+  readonly #listenersToAll = new Set<(change: Change, isOwn: boolean) => void>();
 
   publish(change: Change): void {
-    for (const listener of this.#listenersToAll) listener(change);
+    this.tell(change, true);
+  }
+
+  protected tell(change: Change, isOwn: boolean): void {
+    for (const listener of this.#listenersToAll) listener(change, isOwn);
     if (change.kind === 'events') return;
     // A copy, because a listener may end its own subscription while it is called.
     for (const listener of [...(this.#listeners.get(change.accountId) ?? [])]) listener(change);
@@ -96,7 +100,7 @@ export class InProcessChanges implements Changes {
     };
   }
 
-  subscribeAll(listener: (change: Change) => void): () => void {
+  subscribeAll(listener: (change: Change, isOwn: boolean) => void): () => void {
     this.#listenersToAll.add(listener);
     return () => this.#listenersToAll.delete(listener);
   }
@@ -167,7 +171,7 @@ export class SharedChanges extends InProcessChanges {
   }
 
   override publish(published: Change): void {
-    super.publish(published);
+    this.tell(published, true);
     const key = keyOf(published);
     this.#waiting.delete(key);
     this.#waiting.set(key, published);
@@ -196,7 +200,7 @@ export class SharedChanges extends InProcessChanges {
     }
     if (read.node === node) return;
     const good = read.changes.filter((value) => changeFormat.Check(value));
-    for (const value of good) super.publish(value);
+    for (const value of good) this.tell(value, false);
     count?.('received', good.length);
     if (good.length < read.changes.length) this.#refuse(read.changes.length - good.length);
   }

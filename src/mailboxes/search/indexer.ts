@@ -29,6 +29,7 @@ import {
 import { Refusal } from '../../platform/errors/errors.ts';
 import { DAY_MS, type EpochMs, MINUTE_MS, Outage } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
+import type { Changes } from '../changes/changes.ts';
 import {
   type FindRequest,
   type Hit,
@@ -66,6 +67,7 @@ export interface SearchIndex {
 export class Indexer {
   readonly #index: SearchIndex;
   readonly #database: Database;
+  readonly #changes: IndexerOptions['changes'];
   readonly #log: IndexerOptions['log'];
   readonly #retryMs: number;
   readonly #outage: Outage;
@@ -75,12 +77,10 @@ export class Indexer {
   /** When messages that could not be read were last looked for, by the clock that nobody sets. */
   #requeuedAt: number | undefined;
 
-  constructor(
-    index: SearchIndex,
-    { database, log, retryMs = RETRY_MS }: Pick<IndexerOptions, 'database' | 'log' | 'retryMs'>,
-  ) {
+  constructor(index: SearchIndex, { database, changes, log, retryMs = RETRY_MS }: IndexerOptions) {
     this.#index = index;
     this.#database = database;
+    this.#changes = changes;
     this.#log = log;
     this.#retryMs = retryMs;
     this.#outage = new Outage(
@@ -97,10 +97,7 @@ export class Indexer {
     this.#running ??= this.#run();
   }
 
-  /**
-   * Called after the commit of queued rows, and when the index is no longer open. Without a call the queue is read every
-   * {@link IndexerOptions.retryMs}.
-   */
+  /** Reads the queue now, instead of after {@link IndexerOptions.retryMs}: there are rows, or the index is not open any more. */
   wake(): void {
     this.#woken.resolve(true);
   }
@@ -113,6 +110,10 @@ export class Indexer {
   }
 
   async #run(): Promise<void> {
+    // Every change is published after the commit of the rows that it queued; those of other nodes are theirs to index.
+    const unsubscribe = this.#changes.subscribeAll((change, isOwn) => {
+      if (isOwn && change.kind !== 'events') this.wake();
+    });
     while (!this.#stopped) {
       try {
         await this.#index.open();
@@ -122,6 +123,7 @@ export class Indexer {
         await this.#pause(this.#retryMs);
       }
     }
+    unsubscribe();
     await this.#index.close().catch((err: unknown) => {
       this.#log.error(
         { err },
@@ -234,11 +236,16 @@ export interface SearchSource {
   enqueueAll(): Promise<void>;
 }
 
-export interface IndexerOptions {
+/** What an index needs. */
+export interface IndexOptions {
   readonly database: Database;
   readonly bodies: Pick<Bodies, 'read'>;
   readonly source: SearchSource;
   readonly log: Pick<Logger, 'info' | 'error'>;
+}
+
+export interface IndexerOptions extends Pick<IndexOptions, 'database' | 'log'> {
+  readonly changes: Pick<Changes, 'subscribeAll'>;
   /** The wait after a failure, such as a full disk, and between reads of rows that a dead node left. */
   readonly retryMs?: number | undefined;
 }
@@ -256,7 +263,7 @@ interface ReadRows {
 /** @throws Refusal `unavailable` where the store of the bodies does not answer */
 export async function readRows(
   queries: Queries,
-  { bodies, source, log }: IndexerOptions,
+  { bodies, source, log }: IndexOptions,
   rows: readonly QueueRow[],
 ): Promise<ReadRows> {
   const changes: SearchChange[] = [];
@@ -299,7 +306,7 @@ export async function readRows(
 }
 
 /** A message that cannot be indexed, whenever it is read. */
-export function logUnreadable(log: IndexerOptions['log'], unreadable: Unreadable): void {
+export function logUnreadable(log: IndexOptions['log'], unreadable: Unreadable): void {
   log.error(
     { ...unreadable },
     'a message could not be read for the search index: searches do not find it',

@@ -19,7 +19,7 @@ import {
 } from './documents.ts';
 import {
   BATCH,
-  type IndexerOptions,
+  type IndexOptions,
   keepUnread,
   logUnreadable,
   readRows,
@@ -189,11 +189,11 @@ async function keepAlive<T>(tx: Queries, sources: Promise<T>): Promise<T> {
 
 /** Rows are removed in the transaction that indexes them. */
 export class PostgresIndex implements SearchIndex {
-  readonly #options: IndexerOptions;
+  readonly #options: IndexOptions;
   /** Whether all mail is in the index or queued for it. */
   #isFilled = false;
 
-  constructor(options: IndexerOptions) {
+  constructor(options: IndexOptions) {
     this.#options = options;
   }
 

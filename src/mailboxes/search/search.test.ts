@@ -10,6 +10,7 @@ import { onEachEngine } from '../../../test/support/databases.ts';
 import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
 import { openPostgres, settingStore } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { InProcessChanges } from '../changes/changes.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
 import { createSearchSource, EmbeddedMailstore } from '../mailstore/mailstore.ts';
 import { PostgresIndex } from './postgres-index.ts';
@@ -27,6 +28,7 @@ function mail(subject: string, text: string, more = ''): string {
   return `From: Bob Builder <bob@sender.test>\r\nTo: Ada <ada@acme.test>\r\nSubject: ${subject}\r\n${more}\r\n${text}\r\n`;
 }
 
+const changes = new InProcessChanges();
 const running: Search[] = [];
 afterEach(async () => {
   for (const search of running.splice(0)) await search.stop();
@@ -35,6 +37,7 @@ afterEach(async () => {
 function startSearch(store: TestMailstore, options: Partial<SearchOptions> = {}): Search {
   const search = createSearch({
     database: store.database,
+    changes,
     bodies: store.bodies,
     source: createSearchSource(store.database),
     log: pino({ level: 'silent' }),
@@ -48,7 +51,7 @@ function startSearch(store: TestMailstore, options: Partial<SearchOptions> = {})
 
 /** Waits until everything of the account is indexed. */
 async function settle(search: Search, user: MailUser): Promise<void> {
-  search.wake();
+  changes.publish({ kind: 'mailboxes', accountId: user.accountId });
   while (await search.isBehind(user.accountId))
     await new Promise((resolve) => setTimeout(resolve, 5));
 }
@@ -685,7 +688,7 @@ test('an index that cannot be written is searched as before, and continues later
   const other = new DatabaseSync(join(store.directory, 'search.db'), { timeout: 5_000 });
   other.exec('begin immediate');
   const later = await add(store, user, mail('kept', 'y'), 1);
-  search.wake();
+  changes.publish({ kind: 'mailboxes', accountId: user.accountId });
   await failed.promise;
   assert.deepEqual(await found(search, user, 'kept'), [id]);
   other.close();

@@ -7,7 +7,7 @@
  * tables `search_queue`, the changes that are not indexed yet, and `search_unread`, messages that could not be read.
  */
 
-import { Indexer, type IndexerOptions, type SearchIndex } from './indexer.ts';
+import { Indexer, type IndexerOptions, type IndexOptions, type SearchIndex } from './indexer.ts';
 import { PostgresIndex } from './postgres-index.ts';
 import { SqliteIndex } from './sqlite-index.ts';
 
@@ -27,14 +27,14 @@ export {
 } from './indexer.ts';
 export { type QueryTerm, type QueryTexts, readQuery } from './terms.ts';
 
-export interface SearchOptions extends IndexerOptions {
+export interface SearchOptions extends IndexOptions, IndexerOptions {
   /** Of the index on SQLite. */
   readonly path: string;
 }
 
 export interface Search
   extends Pick<SearchIndex, 'find' | 'isBehind' | 'waiting'>,
-    Pick<Indexer, 'wake' | 'start' | 'stop'> {}
+    Pick<Indexer, 'start' | 'stop'> {}
 
 export function createSearch(options: SearchOptions): Search {
   const { database, path } = options;
@@ -47,7 +47,6 @@ export function createSearch(options: SearchOptions): Search {
     find: (request) => index.find(request),
     isBehind: (accountId) => index.isBehind(accountId),
     waiting: () => index.waiting(),
-    wake: () => indexer.wake(),
     start: () => indexer.start(),
     stop: () => indexer.stop(),
   };

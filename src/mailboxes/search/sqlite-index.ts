@@ -7,7 +7,7 @@ import { AskedThread } from '../../platform/threads/threads.ts';
 import type { FindRequest, Hit, SearchChange, Unreadable } from './documents.ts';
 import {
   BATCH,
-  type IndexerOptions,
+  type IndexOptions,
   keepUnread,
   logUnreadable,
   queueColumns,
@@ -68,7 +68,7 @@ const nextRows = new PreparedQuery(({ position }: { position: number }, queries)
 
 /** The index is a file of its own: rows are removed after the index has them on the disk. */
 export class SqliteIndex implements SearchIndex {
-  readonly #options: IndexerOptions;
+  readonly #options: IndexOptions;
   readonly #path: string;
   readonly #onEnd: () => void;
   #thread: Thread | undefined;
@@ -78,7 +78,7 @@ export class SqliteIndex implements SearchIndex {
    * @param path of `search.db`
    * @param onEnd called when the thread ended: the indexer starts a new one
    */
-  constructor(options: IndexerOptions, path: string, onEnd: () => void) {
+  constructor(options: IndexOptions, path: string, onEnd: () => void) {
     this.#options = options;
     this.#path = path;
     this.#onEnd = onEnd;

@@ -4,12 +4,10 @@
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Logger } from 'pino';
 import { Blocks } from '../../mail/blocks/blocks.ts';
 import { Queue, systemClock } from '../../mail/queue/queue.ts';
 import { deleteSendsOf, Suppressions } from '../../mail/sending/sending.ts';
 import { Trace } from '../../mail/trace/trace.ts';
-import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import { type Changes, InProcessChanges } from '../../mailboxes/changes/changes.ts';
 import { MailserverEvents } from '../../mailboxes/event-hook/event-hook.ts';
 import {
@@ -53,7 +51,7 @@ import { Domains, Verification } from '../../tenants/domains/domains.ts';
 import { EventFeed, Events } from '../../tenants/events/events.ts';
 import { NamedKeys } from '../../tenants/keys/keys.ts';
 import { Traffic, Usage } from '../../tenants/usage/usage.ts';
-import { type Config, publicUrlOf } from '../config/config.ts';
+import { publicUrlOf } from '../config/config.ts';
 import type { Common } from './common.ts';
 import { buildMailFlow, type MailFlowOptions } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
@@ -106,8 +104,8 @@ type Given = Omit<Common, 'changes' | 'openLimit'> & {
 /** Builds all parts; none of them listens or runs yet. */
 export function buildParts(given: Given) {
   const { config, secrets, database, bodies, metrics, logger, now, shared } = given;
-  const search = buildSearch(config, database, bodies, logger);
-  const changes = buildChanges(search, shared?.changes ?? new InProcessChanges());
+  const changes = shared?.changes ?? new InProcessChanges();
+  const search = buildSearch(given, changes);
   const idSecret = secrets.idSecret[0];
   const { quotaBytes } = config.limits;
   const embedded = new EmbeddedMailstore({ database, bodies, idSecret, search, quotaBytes, now });
@@ -198,21 +196,10 @@ function shadowsOf(database: Database): PurgedStore {
   return { markForPurge: markShadowsOf, purge: () => purgeShadows(database) };
 }
 
-function buildSearch(config: Config, database: Database, bodies: Bodies, log: Logger): Search {
+function buildSearch({ config, database, bodies, logger: log }: Given, changes: Changes): Search {
   const path = join(config.dataDir, 'search.db');
-  return createSearch({ database, bodies, source: createSearchSource(database), log, path });
-}
-
-/** Every published change is committed: so the search index can read its queued rows. */
-function buildChanges(search: Search, changes: Changes): Changes {
-  return {
-    publish: (change) => {
-      changes.publish(change);
-      if (change.kind !== 'events') search.wake();
-    },
-    subscribe: (accountId, listener) => changes.subscribe(accountId, listener),
-    subscribeAll: (listener) => changes.subscribeAll(listener),
-  };
+  const source = createSearchSource(database);
+  return createSearch({ database, changes, bodies, source, log, path });
 }
 
 /**
