@@ -5,13 +5,12 @@
 
 import { type RawBuilder, sql } from 'kysely';
 import { type Bodies, bodyColumns } from '../../mailboxes/bodies/bodies.ts';
-import type { Changes } from '../../mailboxes/changes/changes.ts';
+import { type Changes, mailboxChange } from '../../mailboxes/changes/changes.ts';
 import {
   type Advanced,
   advanceByName,
   describeStored,
   type EmbeddedMailstore,
-  mailboxChange,
   type PlainMessage,
   plainColumns,
   type Quotas,

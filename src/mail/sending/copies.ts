@@ -5,7 +5,7 @@
  * happens before or after (`server-copies.ts`).
  */
 import type { Bodies, StagedBody, StoredBody } from '../../mailboxes/bodies/bodies.ts';
-import type { Changes } from '../../mailboxes/changes/changes.ts';
+import { type Changes, mailboxChange } from '../../mailboxes/changes/changes.ts';
 import {
   type Advanced,
   canonicalLevels,
@@ -13,7 +13,6 @@ import {
   type Mailstore,
   type MailUser,
   type MessageTexts,
-  mailboxChange,
   type PlainMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Queries } from '../../platform/database/database.ts';

@@ -14,7 +14,7 @@ const accountId = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })
 const decimal = Type.String({ pattern: '^(?:0|[1-9][0-9]{0,18})$' });
 const text = (maxLength: number) => Type.String({ minLength: 1, maxLength });
 
-const mailboxChange = Type.Object({
+const mailboxState = Type.Object({
   kind: Type.Literal('mailbox'),
   accountId,
   /** Mailbox name, `INBOX` in capitals. */
@@ -41,7 +41,7 @@ const mailSessionsChange = Type.Object({
 const eventsChange = Type.Object({ kind: Type.Literal('events'), userId: text(255) });
 
 /** A mailbox of an account has a new state. */
-export type MailboxChange = Readonly<Static<typeof mailboxChange>>;
+export type MailboxChange = Readonly<Static<typeof mailboxState>>;
 /** An account's tokens became invalid: open connections must end. */
 export type AccessChange = Readonly<Static<typeof accessChange>>;
 /** Mailboxes of an account were created, renamed or deleted. */
@@ -63,6 +63,26 @@ export type AccountChange =
 export type Change = AccountChange | EventsChange;
 
 type ChangeListener = (change: AccountChange) => void;
+
+/**
+ * A change that was made here.
+ *
+ * @param token that a sync would return now, such as a MODSEQ
+ */
+export function mailboxChange(
+  { accountId }: { readonly accountId: number },
+  { name, uidvalidity }: { readonly name: string; readonly uidvalidity: number | string },
+  token: number | string,
+): MailboxChange {
+  return {
+    kind: 'mailbox',
+    accountId,
+    mailbox: name,
+    uidvalidity: String(uidvalidity),
+    token: String(token),
+    eventType: 'MailboxesChanged',
+  };
+}
 
 export interface Changes {
   /** Calls every listener of the change before it returns. */
@@ -140,7 +160,7 @@ const envelope = Type.Object({
 const envelopeFormat = Compile(envelope);
 const changeFormat = Compile(
   Type.Union([
-    mailboxChange,
+    mailboxState,
     accessChange,
     listChange,
     subscriptionsChange,

@@ -8,17 +8,12 @@ import {
   type Row,
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { mailboxChange } from '../changes/changes.ts';
 import { enqueueAdded } from '../search/search.ts';
-import {
-  hasKeyword,
-  keepKeywords,
-  type Mailboxes,
-  mailboxChange,
-  mailboxColumns,
-} from './mailboxes.ts';
+import { hasKeyword, keepKeywords, type Mailboxes, mailboxColumns } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { Appended, AppendTarget, MailboxRow, MessageTexts } from './store.ts';
-import { canonicalLevels, flagsToText, normalizeFlags } from './syntax.ts';
+import { canonicalLevels, flagsToText } from './syntax.ts';
 import { findThread, plainThread, type ThreadColumns } from './threads.ts';
 
 /** A message to be appended; its body is stored already. */
@@ -94,15 +89,14 @@ function unplaced(
     preview,
     has_attachment: hasAttachment ? 1 : 0,
     ...thread,
-    flags: flagsToText(normalizeFlags(flags)),
+    flags: flagsToText(flags),
     internal_date: internalDate ?? now,
     saved_at: now,
   };
 }
 
 function stepsOf({ size }: MessageTexts, { flags = [] }: AppendTarget) {
-  const isSeen = normalizeFlags(flags).includes('\\Seen');
-  return { messages: 1, unseen: isSeen ? 0 : 1, octets: size };
+  return { messages: 1, unseen: flags.includes('\\Seen') ? 0 : 1, octets: size };
 }
 
 export class MessageWriter {
@@ -167,8 +161,8 @@ export class MessageWriter {
         created_modseq: modseq,
         modseq,
       };
-      const flags = await keepKeywords(tx, mailbox.id, normalizeFlags(target.flags ?? []));
-      const own = unplaced(message, columns, { ...target, flags }, now);
+      const flags = target.flags && (await keepKeywords(tx, mailbox.id, target.flags));
+      const own = unplaced(message, columns, flags ? { ...target, flags } : target, now);
       await insertMessage.all(tx, { ...own, ...placed });
       appended.push({ user, uid, change: mailboxChange(user, mailbox, modseq) });
     }

@@ -10,9 +10,10 @@ import {
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
+import { mailboxChange } from '../changes/changes.ts';
 import { MailboxAdvance } from './append-messages.ts';
 import type { WriteLine } from './mail-user.ts';
-import { keepKeywords, type Mailboxes, mailboxChange, stateOf } from './mailboxes.ts';
+import { keepKeywords, type Mailboxes, stateOf } from './mailboxes.ts';
 import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
 import type {

@@ -8,7 +8,6 @@ import {
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import type { MailboxChange } from '../changes/changes.ts';
 import type { MailboxRow, MailboxState, MailboxSummary, MailUser } from './store.ts';
 import { canonicalLevels, defaultMailboxes, flagsFromText, flagsToText } from './syntax.ts';
 
@@ -231,22 +230,6 @@ export function mailboxIdOf(uidvalidity: number): string {
 /** The state of a mailbox as every change returns it: clients continue to sync from it. */
 export function stateOf({ name, uidvalidity, highestmodseq }: MailboxRow): MailboxState {
   return { mailbox: name, uidvalidity: String(uidvalidity), token: String(highestmodseq) };
-}
-
-/** @param token that a sync would return now: here a MODSEQ */
-export function mailboxChange(
-  user: MailUser,
-  { name, uidvalidity }: { readonly name: string; readonly uidvalidity: number | string },
-  token: number | string,
-): MailboxChange {
-  return {
-    kind: 'mailbox',
-    accountId: user.accountId,
-    mailbox: name,
-    uidvalidity: String(uidvalidity),
-    token: String(token),
-    eventType: 'MailboxesChanged',
-  };
 }
 
 export function accountNotFound({ address }: MailUser): Refusal {

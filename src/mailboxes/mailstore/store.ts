@@ -166,6 +166,7 @@ export interface StagedMessage {
 export interface AppendTarget {
   readonly user: MailUser;
   readonly mailbox: string;
+  /** In stored form (`normalizeFlags`). */
   readonly flags?: readonly string[];
   /** By default now. */
   readonly internalDate?: EpochMs;

@@ -1,14 +1,8 @@
 /** Creates, renames and removes mailboxes. */
 import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import type { MailboxChange } from '../changes/changes.ts';
-import {
-  accountNotFound,
-  type Mailboxes,
-  mailboxChange,
-  mailboxNotFound,
-  stateOf,
-} from './mailboxes.ts';
+import { type MailboxChange, mailboxChange } from '../changes/changes.ts';
+import { accountNotFound, type Mailboxes, mailboxNotFound, stateOf } from './mailboxes.ts';
 import { markMailbox } from './purge-mailboxes.ts';
 import type { ChangedMailbox, MailboxRow, Mailstore, MailUser } from './store.ts';
 import { forgetUnsubscribed, renameUnsubscribed } from './subscriptions.ts';

@@ -20,7 +20,7 @@
 import type { Database } from '../../../platform/database/database.ts';
 import { when } from '../../../platform/errors/errors.ts';
 import { Turns } from '../../../platform/net/net.ts';
-import type { MailboxChange } from '../../changes/changes.ts';
+import { type MailboxChange, mailboxChange } from '../../changes/changes.ts';
 import type {
   MailboxSummary,
   Mailstore,
@@ -31,7 +31,6 @@ import type {
 } from '../../mailstore/mailstore.ts';
 import {
   canonicalMailboxName,
-  mailboxChange,
   partiesOf,
   pruneTombstones,
   readToken,
