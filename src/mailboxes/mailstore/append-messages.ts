@@ -12,9 +12,10 @@ import { mailboxChange } from '../changes/changes.ts';
 import { enqueueAdded } from '../search/search.ts';
 import { hasKeyword, keepKeywords, type Mailboxes, mailboxColumns } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
+import { findThread, plainThread, type ThreadColumns } from './stage-message.ts';
 import type { Appended, AppendTarget, MailboxRow, MessageTexts } from './store.ts';
+
 import { canonicalLevels, flagsToText } from './syntax.ts';
-import { findThread, plainThread, type ThreadColumns } from './threads.ts';
 
 /** A message to be appended; its body is stored already. */
 export interface AppendedMessage extends MessageTexts {

@@ -14,7 +14,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import { liveQuery } from './change-queries.ts';
 import { EmbeddedMailstore, type MailUser, type SyncResult, stageMessage } from './mailstore.ts';
 import { oldTombstones, ownTombstones } from './purge-mailboxes.ts';
-import { threadsQuery } from './threads.ts';
+import { threadsQuery } from './stage-message.ts';
 
 const DAY = 86_400_000;
 let clock = Date.UTC(2026, 0, 1);

@@ -26,10 +26,11 @@ import {
 } from './mailboxes.ts';
 import type { Quotas, Room } from './quotas.ts';
 import type { MessageReaderOptions } from './read-message.ts';
+import { formatThreadId } from './stage-message.ts';
 import type { ByteRange, MailboxRow, MailUser } from './store.ts';
 import { readSubscriptions, writeSubscription } from './subscriptions.ts';
+
 import { canonicalLevels, flagsFromText } from './syntax.ts';
-import { formatThreadId } from './threads.ts';
 
 const imapColumns = [
   'uid',

@@ -24,7 +24,15 @@ export { marked, pruneTombstones } from './purge-mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export type { SearchMatch, SearchRequest, SearchResult } from './search-request.ts';
 export { createSearchSource } from './search-source.ts';
-export { describeMessage, describeStored, prependHeader, stageMessage } from './stage-message.ts';
+export {
+  describeMessage,
+  describeStored,
+  formatThreadId,
+  prependHeader,
+  stageMessage,
+  threadByHeader,
+  threadHeaders,
+} from './stage-message.ts';
 export {
   type AddedMessage,
   type Appended,
@@ -78,7 +86,6 @@ export {
   SEPARATOR,
   SYSTEM_FLAGS,
 } from './syntax.ts';
-export { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
 export {
   bytesOfAllAccounts,
   type MailTotals,

@@ -14,8 +14,8 @@ import {
 } from '../../protocols/message/message.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
+import { formatThreadId, threadByHeader, threadHeaders } from './stage-message.ts';
 import type { Description } from './store.ts';
-import { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
 
 /** What a row has stored about its message; null in one from before 0.3.0. */
 export type StoredDescription = Pick<Row<'messages'>, 'preview' | 'thread_id' | 'has_attachment'>;

@@ -14,7 +14,6 @@ import type { ByteRange, StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { MailUser } from './mail-user.ts';
 import type { SearchRequest, SearchResult } from './search-request.ts';
-import type { ThreadHeaders } from './threads.ts';
 
 export type { ByteRange } from '../bodies/bodies.ts';
 export {
@@ -176,6 +175,14 @@ export interface Appended {
   readonly user: MailUser;
   readonly uid: number;
   readonly change: MailboxChange;
+}
+
+/** The header fields that decide the conversation. */
+export interface ThreadHeaders {
+  /** Of the message itself; absent where it has none. */
+  readonly messageId?: string;
+  /** Of earlier messages, the first of the conversation first. */
+  readonly references: readonly string[];
 }
 
 /**
