@@ -18,7 +18,6 @@ import {
   ConfigError,
   databaseFile,
   ensureDataDir,
-  forgetMove,
   readMove,
   refuseMoved,
 } from '../config/config.ts';
@@ -110,7 +109,6 @@ export async function openDatabase(
     ]);
   }
   onStop(unlock);
-  if (!isMove) await forgetMove(config.dataDir);
   const path = databaseFile(config.dataDir);
   const lost = (error: Error) => onLost('the disk failed: the process ends', error);
   const database = await openSqlite({ path, onLost: lost, onCommit, log: logger }).catch(

@@ -22,7 +22,6 @@ export {
   databaseFile,
   ensureDataDir,
   type FolderMove,
-  forgetMove,
   readMove,
   refuseMoved,
   UNFINISHED_RESTORE,
