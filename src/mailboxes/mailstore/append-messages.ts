@@ -14,7 +14,6 @@ import { hasKeyword, keepKeywords, type Mailboxes, mailboxColumns } from './mail
 import type { OpaqueIds } from './opaque-ids.ts';
 import { findThread, plainThread, type ThreadColumns } from './stage-message.ts';
 import type { Appended, AppendTarget, MailboxRow, MessageTexts } from './store.ts';
-
 import { canonicalLevels, flagsToText } from './syntax.ts';
 
 /** A message to be appended; its body is stored already. */

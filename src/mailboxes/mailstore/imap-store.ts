@@ -29,7 +29,6 @@ import type { MessageReaderOptions } from './read-message.ts';
 import { formatThreadId } from './stage-message.ts';
 import type { ByteRange, MailboxRow, MailUser } from './store.ts';
 import { readSubscriptions, writeSubscription } from './subscriptions.ts';
-
 import { canonicalLevels, flagsFromText } from './syntax.ts';
 
 const imapColumns = [
