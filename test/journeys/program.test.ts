@@ -349,6 +349,7 @@ test('what else is wrong is one line, without a password', async () => {
       1,
       /^DATA_DIR: there is no database in \/none: give/,
     ],
+    [['migrate'], { DATA_DIR: '/none' }, 1, /^DATA_DIR: there is no database in \/none: give/],
     [
       ['audit'],
       { DATA_DIR: '/none' },

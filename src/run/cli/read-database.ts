@@ -19,15 +19,19 @@ export async function openToRead({
 }: Pick<Config, 'dataDir' | 'database'>): Promise<ReadDatabase & AsyncDisposable> {
   if (urls) return openPostgresToRead(urls);
   await refuseMoved(dataDir);
-  const file = databaseFile(dataDir);
-  if (!existsSync(file)) {
-    throw new CommandFailed(
-      `DATA_DIR: there is no database in ${dataDir}: give the command the settings of the service`,
-    );
-  }
+  const file = requireDatabase(dataDir);
   try {
     return openSqliteToRead(file);
   } catch (error) {
     throw new CommandFailed(`DATA_DIR: ${file} cannot be opened: ${String(error)}`);
   }
+}
+
+/** The file of SQLite. @throws CommandFailed where it does not exist: only a start makes one */
+export function requireDatabase(dataDir: string): string {
+  const file = databaseFile(dataDir);
+  if (existsSync(file)) return file;
+  throw new CommandFailed(
+    `DATA_DIR: there is no database in ${dataDir}: give the command the settings of the service`,
+  );
 }

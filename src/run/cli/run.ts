@@ -4,6 +4,7 @@ import { pino } from 'pino';
 import { schemaVersions } from '../../platform/database/database.ts';
 import { readConfig } from '../config/config.ts';
 import { type CommandParts, helpText, report } from './command.ts';
+import { requireDatabase } from './read-database.ts';
 
 export function startCommand(parts: CommandParts): Command {
   return new Command('start')
@@ -12,7 +13,8 @@ export function startCommand(parts: CommandParts): Command {
 }
 
 const MIGRATE_HELP = `
-A start does the same. As a separate step, it shows the migration before any node is replaced.
+A start does the same. As a separate step, it shows the migration before any node is replaced. It makes no SQLite
+database where there is none.
 The command never changes a database of a newer program. It refuses such a database, unless the database says that
 this program may use it.`;
 
@@ -25,8 +27,10 @@ export function migrateCommand(parts: CommandParts): Command {
 }
 
 async function migrate(parts: CommandParts, json: true | undefined): Promise<void> {
+  const config = readConfig(process.env);
+  if (!config.database.urls) requireDatabase(config.dataDir);
   const { database, close } = await parts.openDatabase(
-    readConfig(process.env),
+    config,
     // Slow steps are reported while they run.
     pino({ level: 'info' }, { write: tellLine }),
   );
