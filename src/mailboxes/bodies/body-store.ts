@@ -5,6 +5,7 @@
  *     quarantine/<xx>/<uuid>   a body that no row of the database names any more
  *     store-id                 the id that the database has as well
  *     last-backup              when the last whole backup began, ISO 8601
+ *     moved-up-to              while bodies are moved here: the id of the last row whose body is here
  *
  * A body that no row names any more goes to quarantine, and stays there for `BODY_KEEP_HOURS`. It is read there like
  * everywhere: a copy of the database that is older than a copy of the bodies, by at most these hours, has all bodies
@@ -23,7 +24,7 @@ import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 
 export const QUARANTINE = 'quarantine';
 /** A short text that is stored beside the bodies. */
-export type Note = 'store-id' | 'last-backup';
+export type Note = 'store-id' | 'moved-up-to' | 'last-backup';
 
 const NAME = /^([0-9a-f]{2})\/\1[0-9a-f]{6}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, truncate, writeFile } from 'node:fs/promises';
+import { truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
@@ -11,7 +11,6 @@ async function openStores() {
   const { database, directory } = await openTestDatabase('sqlite');
   const [from, to] = ['old', 'new'].map((name) => new BodyFolder(join(directory, name)));
   assert.ok(from && to);
-  await mkdir(to.location);
   const bodies = new Bodies({ database, store: from });
   await bodies.checkStore(true);
   const kept: { id: number; file: string; text: string }[] = [];
@@ -59,14 +58,15 @@ test('moved bodies are read from the new store, and are in quarantine of the old
   assert.equal(kept.length, 3);
 });
 
-test('the next run copies what one that was cut short has left, and its half-done bodies again', async () => {
+test('the next run continues one that was cut short, and copies its half-done bodies again', async () => {
   const stores = await openStores();
   const { from, to, given, kept } = stores;
   const cut = new Error('cut');
   const checkStopped = () => Promise.reject(cut);
   await assert.rejects(moveBodies({ ...given, checkStopped }), cut);
   await readAll(stores, from);
-  // As if it had ended in the middle of two bodies.
+  // As if it had ended before it noted its progress, in the middle of two bodies.
+  await to.removeNote('moved-up-to');
   const [first, second] = kept;
   assert.ok(first && second);
   await truncate(join(to.location, first.file), 10);

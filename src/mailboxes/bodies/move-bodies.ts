@@ -2,13 +2,13 @@
  * Moves all bodies of a database from one store to another, while no service uses it.
  *
  * Crashes, by step:
- * 1. Each body is copied, then read back and compared. The next run compares what is there already, and copies it again
- *    where it is not whole.
+ * 1. Each body is copied, then read back and compared. The new store notes how far that came. The next run compares
+ *    what was copied after that note, and copies it again where it is not whole.
  * 2. The new store gets the store id, then the old one loses it. From then on a service that still has the old
  *    settings accepts no mail, and says why. If one was started at this moment, the old store gets its id back.
  * 3. The old bodies go to the quarantine of the old store. Nothing is removed.
  *
- * After a run that was cut short the same command is run again.
+ * A run that was cut short is continued by the next one with the same arguments.
  */
 
 import { createHash } from 'node:crypto';
@@ -17,7 +17,7 @@ import type { Database, Queries } from '../../platform/database/database.ts';
 import { when } from '../../platform/errors/errors.ts';
 import { BodyLost, type BodyStore, databaseStoreId, isLost } from './body-store.ts';
 
-/** Bodies in one query, after which the progress is told. */
+/** Bodies in one query, after which the progress is noted. */
 const BATCH = 100;
 /** Bodies under way at once. */
 const COPIES_AT_ONCE = 4;
@@ -28,7 +28,7 @@ export class MoveRefused extends Error {
 }
 
 export interface Moved {
-  /** Bodies that are in the new store now. */
+  /** Bodies that are in the new store now, also from earlier runs. */
   bodies: number;
   /** Bytes that this run copied. */
   octets: number;
@@ -92,6 +92,7 @@ export async function switchStores({
     throw error;
   }
   for await (const names of from.list()) await from.quarantine(names, Date.now());
+  await to.removeNote('moved-up-to');
 }
 
 async function checkStores(id: string, from: BodyStore, to: BodyStore): Promise<void> {
@@ -112,6 +113,7 @@ function foreign({ location }: BodyStore): MoveRefused {
 
 /** A body that is in a store, and not in its row. */
 export interface LargeBody {
+  readonly id: number;
   /** Its name in the store. */
   readonly file: string;
   /** Bytes in the store. */
@@ -124,14 +126,17 @@ async function copyAll({
   to,
   onProgress,
 }: Omit<MoveOptions, 'checkStopped'>): Promise<Moved> {
-  const { total } = await database.read
-    .selectFrom('bodies')
-    .select(({ fn }) => fn.countAll<number>().as('total'))
-    .where('file', 'is not', null)
-    .executeTakeFirstOrThrow();
-  const moved: Moved = { bodies: 0, octets: 0, missing: [] };
+  const total = await countFrom(database, 0);
+  const after = Number(await to.readNote('moved-up-to'));
+  // A store that is a folder is made by its first note.
+  await to.writeNote('moved-up-to', String(after));
+  const moved: Moved = {
+    bodies: total - (await countFrom(database, after)),
+    octets: 0,
+    missing: [],
+  };
   const limit = pLimit(COPIES_AT_ONCE);
-  for await (const some of readLargeBodies(database.read)) {
+  for await (const some of readLargeBodies(database.read, after)) {
     await limit.map(some, async ({ file, size }) => {
       try {
         const octets = await copy(file, size, from, to);
@@ -142,14 +147,28 @@ async function copyAll({
         moved.missing.push(file);
       }
     });
+    await to.writeNote('moved-up-to', String(some.at(-1)?.id));
     onProgress(moved.bodies, total, moved.octets);
   }
   return moved;
 }
 
-/** The bodies in the store, in the order of their ids, some at a time. */
-export async function* readLargeBodies(read: Queries): AsyncGenerator<readonly LargeBody[]> {
-  for (let last = 0; ; ) {
+async function countFrom({ read }: Database, after: number): Promise<number> {
+  const { bodies } = await read
+    .selectFrom('bodies')
+    .select(({ fn }) => fn.countAll().as('bodies'))
+    .where('file', 'is not', null)
+    .where('id', '>', after)
+    .executeTakeFirstOrThrow();
+  return Number(bodies);
+}
+
+/** The bodies in the store whose id is above one, in the order of their ids, some at a time. */
+export async function* readLargeBodies(
+  read: Queries,
+  after = 0,
+): AsyncGenerator<readonly LargeBody[]> {
+  for (let last = after; ; ) {
     const rows = await read
       .selectFrom('bodies')
       .select(['id', 'file', 'size', 'content'])
@@ -161,8 +180,8 @@ export async function* readLargeBodies(read: Queries): AsyncGenerator<readonly L
     const final = rows.at(-1);
     if (!final) return;
     last = final.id;
-    yield rows.map(({ file, size, content }) => {
-      return { file: file ?? '', size: size - (content?.length ?? 0) };
+    yield rows.map(({ id, file, size, content }) => {
+      return { id, file: file ?? '', size: size - (content?.length ?? 0) };
     });
   }
 }

@@ -18,7 +18,6 @@ import {
   isStorageFull,
   UnfitDatabase,
 } from '../../platform/database/database.ts';
-import { ensureFolder } from '../../platform/files/files.ts';
 import { doAloneOn, LeaseTaken, listRunningNodes } from '../../platform/nodes/nodes.ts';
 import {
   bucketUrl,
@@ -56,7 +55,7 @@ interface MoveArguments {
 
 const MOVE_HELP = `
 Stop the service first, on all nodes. --to names an empty database. All rows are copied, counted and compared; every
-body is read back and compared. After an interrupted run, run the same command again. Until all is there, the service
+body is read back and compared. After an interrupted run, the same command goes on. Until all is there, the service
 starts as before; from then on, only with the new settings. Nothing is removed from DATA_DIR: old bodies go to
 quarantine. A password need not stand in the command: PGPASSWORD may have that of --to, and "--bodies s3" takes the
 bucket of S3_URL.`;
@@ -106,7 +105,6 @@ async function openStores({ bodies }: Config, location: string): Promise<Stores>
       ]);
     }
     const from = await openBodyStore(bodies);
-    await ensureFolder(bodies.folder);
     return { from, to: folder, setting: 'without S3_URL' };
   }
   if (location === 's3' && !bodies.bucket) {
@@ -292,7 +290,7 @@ function explainData(error: unknown): string | undefined {
   const code = 'code' in error ? String(error.code) : '';
   if (isStorageFull(error)) {
     const whose = code === '53100' ? 'the PostgreSQL server' : 'DATA_DIR';
-    return `the disk of ${whose} is full (${error.message}): make room, and run the command again`;
+    return `the disk of ${whose} is full (${error.message}): make room, and run the command again to go on`;
   }
   // insufficient_privilege
   if (code === '42501') {
@@ -301,5 +299,5 @@ function explainData(error: unknown): string | undefined {
   const isOfFile = 'syscall' in error && 'path' in error;
   if (isOfFile) return error.message;
   if (code === '' && !/connect|terminat|PostgreSQL/i.test(error.message)) return undefined;
-  return `--to: expected a database that Postroom can log in to and write to, got "${error.message || code}"; after an interrupted move, run the command again`;
+  return `--to: expected a database that Postroom can log in to and write to, got "${error.message || code}"; an interrupted move goes on when the command is run again`;
 }

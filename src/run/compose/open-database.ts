@@ -18,6 +18,7 @@ import {
   ConfigError,
   databaseFile,
   ensureDataDir,
+  forgetMove,
   readMove,
   refuseMoved,
 } from '../config/config.ts';
@@ -109,6 +110,7 @@ export async function openDatabase(
     ]);
   }
   onStop(unlock);
+  if (!isMove) await forgetMove(config.dataDir);
   const path = databaseFile(config.dataDir);
   const lost = (error: Error) => onLost('the disk failed: the process ends', error);
   const database = await openSqlite({ path, onLost: lost, onCommit, log: logger }).catch(

@@ -22,6 +22,7 @@ export {
   databaseFile,
   ensureDataDir,
   type FolderMove,
+  forgetMove,
   readMove,
   refuseMoved,
   UNFINISHED_RESTORE,

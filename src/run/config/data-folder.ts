@@ -84,7 +84,7 @@ export interface FolderMove {
   readonly begunAt: string;
 }
 
-/** The file of a move that is under way, or was cut short. */
+/** The file of a move that is under way. Any other program that opens the database removes it: it may change rows. */
 const BEGUN_MOVE = 'move-unfinished.json';
 /** The file of a move that is complete: the database in this folder is the old one. */
 const MOVED = 'moved.json';
@@ -100,7 +100,12 @@ export async function completeMove(dataDir: string): Promise<void> {
   await syncFolder(dataDir);
 }
 
-/** The last move of this folder; undefined where there was none. */
+/** What is moved again begins again. */
+export async function forgetMove(dataDir: string): Promise<void> {
+  await unlink(join(dataDir, BEGUN_MOVE)).catch(passMissing);
+}
+
+/** The last move of this folder; undefined where there was none, or somebody used the database since. */
 export async function readMove(
   dataDir: string,
 ): Promise<(FolderMove & { readonly isComplete: boolean }) | undefined> {

@@ -23,7 +23,7 @@ export async function digestSource(
   onRows: (rows: number) => void,
 ): Promise<TableDigest> {
   let [rows, digest] = [0, 0n];
-  for await (const batch of readRows(read, table)) {
+  for await (const batch of readRows(read, table, -1)) {
     for (const row of batch) {
       const hash = createHash('sha256').update(textOf(row, table)).digest('hex');
       digest += BigInt(`0x${hash.slice(0, HEX_DIGITS)}`);

@@ -3,15 +3,15 @@
  *
  * Where a service starts, by step; the caller holds the lock of the folder throughout:
  * 1. The folder notes the move, and the empty database gets a mark (`database/postgres/filling.ts`): no service starts on
- *    the database. The folder still starts.
- * 2. The tables are made by the migrations, all rows are copied in batches, then counted and compared by digest. Bodies are
- *    copied and read back.
+ *    the database. The folder still starts. If it does, that removes its note: the next run begins from the start.
+ * 2. The tables are made by the migrations, all rows are copied in batches, each with the note of how far it came, then
+ *    counted and compared by digest. Bodies are copied and read back.
  * 3. The note of the folder becomes final: no service starts on either. This needs no space on the disk.
  * 4. The stores of bodies change their roles, where they are moved.
  * 5. The database loses its mark: a service starts on it. The folder refuses to start from step 3 on.
  *
- * After a crash the same command is run again: before step 3 it begins anew, since a service may have changed rows; after it,
- * it goes on with step 4. Nothing is removed from the folder.
+ * After a crash the same command goes on: before step 3 with the next row, after it with step 4. Nothing is removed from
+ * the folder.
  */
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
@@ -20,6 +20,7 @@ import {
   createSetting,
   type Database,
   type FilledDatabase,
+  noteFilling,
   openPostgres,
   openPostgresToRead,
   type Queries,
@@ -30,7 +31,7 @@ import {
 import { HOUR_MS } from '../../platform/time/time.ts';
 import { beginMove, completeMove, type FolderMove, readMove } from '../config/config.ts';
 import { digestSource, digestTarget } from './compare-rows.ts';
-import { copyRows } from './copy-rows.ts';
+import { copyRows, type MoveNote } from './copy-rows.ts';
 import { planTables, type Table } from './tables.ts';
 
 /** The data cannot be moved; the message is for the operator. */
@@ -105,23 +106,16 @@ export async function moveData(options: MoveOptions): Promise<MovedData> {
     return { wasComplete: true, tables: 0, rows: 0 };
   }
   await checkServer(urls);
-  const { id } = await noteMove(options, known, storeId);
-  const begun: MoveNote = { move: id, storeId };
+  const move = await noteMove(options, known, storeId);
+  const begun: MoveNote = { move: move.id, storeId, copied: {}, isWhole: false };
   const filling = { command: 'move', setting: '--to', begun: JSON.stringify(begun) } as const;
   return whileMarked(urls, filling, async (filled) => {
-    checkMark(filled, begun, known?.isComplete ?? false);
-    if (!known?.isComplete) await filled.empty();
-    const copied = await fill(options, known?.isComplete ?? false);
+    const note = await goOn(filled, begun, known?.isComplete ?? false);
+    const copied = await fill(options, note);
     if (!known?.isComplete) await completeMove(options.dataDir);
     await options.bodies?.finish();
     return { wasComplete: false, ...copied };
   });
-}
-
-/** Which move a marked database is of. */
-interface MoveNote {
-  readonly move: string;
-  readonly storeId: string;
 }
 
 /** Whether the database has no mark any more, which is the last step. */
@@ -160,7 +154,7 @@ async function checkServer(urls: readonly string[]): Promise<void> {
   }
 }
 
-/** Notes the move in the folder, unless an earlier one is complete there. */
+/** Notes the move in the folder, unless it goes on with an earlier one. */
 async function noteMove(
   { dataDir, to, bodies }: MoveOptions,
   known: Awaited<ReturnType<typeof readMove>>,
@@ -171,30 +165,35 @@ async function noteMove(
     const same = known.bodies === null ? 'without --bodies' : `with --bodies ${known.bodies}`;
     throw new MoveFailed(`the move was begun ${same}: end it with the same arguments`);
   }
-  if (known?.isComplete) return known;
+  if (known && (known.isComplete || known.to === to) && known.bodies === location) return known;
   const begunAt = new Date().toISOString();
   const move = { id: randomUUID(), storeId, to, bodies: location, begunAt };
   await beginMove(dataDir, move);
   return move;
 }
 
-/** @throws MoveFailed where the database has the mark of another move */
-function checkMark(filled: FilledDatabase, begun: MoveNote, isComplete: boolean): void {
+/** The note to go on from: that of an earlier run, where the folder was not used since. */
+async function goOn(
+  filled: FilledDatabase,
+  begun: MoveNote,
+  isComplete: boolean,
+): Promise<MoveNote> {
   const note: MoveNote = JSON.parse(filled.note ?? '');
   if (note.storeId !== begun.storeId) {
     throw new MoveFailed(
       `--to: the move of another data folder (store ${note.storeId}) into this database was interrupted: name an empty database`,
     );
   }
-  if (isComplete && note.move !== begun.move) {
-    throw new MoveFailed('--to: expected the database of the move, got another one');
-  }
+  if (note.move === begun.move) return note;
+  if (isComplete) throw new MoveFailed('--to: expected the database of the move, got another one');
+  await filled.empty();
+  return begun;
 }
 
-/** Step 2. @param isWhole whether an earlier run has done it */
+/** Steps 1 and 2. @param note grows with what is copied */
 async function fill(
   options: MoveOptions,
-  isWhole: boolean,
+  note: MoveNote,
 ): Promise<{ tables: number; rows: number }> {
   const { source, urls, bodies } = options;
   const target = await openPostgres({
@@ -213,22 +212,28 @@ async function fill(
     const tables = await planTables(source.read, target.read);
     const rows = await countRows(source.read, tables);
     const done = { tables: tables.length, rows };
-    if (isWhole) return done;
-    await copyAll(options, target, tables, rows);
+    if (note.isWhole) return done;
+    await copyAll(options, target, tables, rows, note);
     await bodies?.copy();
-    await compareAll(options, target, tables, rows);
-    await finish(options, target, tables);
+    await compareAll(options, target, tables, rows, note);
+    await finish(options, target, tables, note);
     return done;
   } finally {
     await target.close();
   }
 }
 
-async function countRows(source: Queries, tables: readonly Table[]): Promise<number> {
+/** All rows of the tables; of those up to the given rowids where there are any. */
+async function countRows(
+  source: Queries,
+  tables: readonly Table[],
+  upTo?: Readonly<Record<string, number>>,
+): Promise<number> {
   let total = 0;
   for (const { name } of tables) {
+    const some = upTo ? sql`where rowid <= ${upTo[name] ?? -1}` : sql``;
     const { rows } = await sql<{ rows: number }>`
-      select count(*) as rows from ${sql.table(name)}`.execute(source);
+      select count(*) as rows from ${sql.table(name)} ${some}`.execute(source);
     total += rows[0]?.rows ?? 0;
   }
   return total;
@@ -239,16 +244,19 @@ async function copyAll(
   target: Database,
   tables: readonly Table[],
   total: number,
+  note: MoveNote,
 ): Promise<void> {
   // The migrations left rows in the new tables, and those of the folder have the same.
-  const names = sql.join(tables.map(({ name }) => sql.table(name)));
-  await sql`truncate ${names}`.execute(target.read);
-  let done = 0;
+  if (Object.keys(note.copied).length === 0) {
+    const names = sql.join(tables.map(({ name }) => sql.table(name)));
+    await sql`truncate ${names}`.execute(target.read);
+  }
+  let done = await countRows(source.read, tables, note.copied);
   let octets = 0;
   for (const table of tables) {
     const name = `copying ${table.name}`;
     let copied = 0;
-    await copyRows(source, target, table, (rows, size) => {
+    await copyRows(source, target, table, note, (rows, size) => {
       copied += rows;
       done += rows;
       octets += size;
@@ -259,12 +267,13 @@ async function copyAll(
   }
 }
 
-/** @throws MoveFailed where a table is not the same */
+/** @throws MoveFailed where a table is not the same; the next run then begins from the start */
 async function compareAll(
   { source, onProgress }: MoveOptions,
   target: Database,
   tables: readonly Table[],
   total: number,
+  note: MoveNote,
 ): Promise<void> {
   let done = 0;
   for (const table of tables) {
@@ -277,6 +286,8 @@ async function compareAll(
       digestTarget(target.read, table),
     ]);
     if (ours.rows === theirs.rows && ours.digest === theirs.digest) continue;
+    const again = { ...note, move: 'none' };
+    await target.write((tx) => noteFilling(tx, JSON.stringify(again)));
     const found =
       ours.rows === theirs.rows
         ? 'other values'
@@ -294,6 +305,7 @@ async function finish(
   { source, secrets }: MoveOptions,
   target: Database,
   tables: readonly Table[],
+  note: MoveNote,
 ): Promise<void> {
   // The counter of SQLite, not the highest id: an id of a removed row is never given again.
   const { rows } = await sql<{ name: string; seq: number }>`
@@ -309,6 +321,7 @@ async function finish(
         tx,
       );
     }
+    await noteFilling(tx, JSON.stringify({ ...note, isWhole: true }));
   });
   await sql`analyze`.execute(target.read);
 }
