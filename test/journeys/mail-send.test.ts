@@ -481,7 +481,14 @@ onEachEngine('sending mail', (engine) => {
     const { body } = await send(ada, { to: [{ address: postmaster }], text: 'Help.' });
     assert.equal((await settled(ada, body.id)).status, 'delivered');
     assert.equal((await filled(operator, 1)).length, 1);
-    assert.deepEqual(arrived(postmaster), []);
+    // Also with a tag, and beside others at that name and elsewhere.
+    const tagged = 'postmaster+help@mail.d1.test';
+    const mixed = ['root@mail.d1.test', postmaster, tagged, 'bob@far.test'];
+    const some = { to: mixed.map((address) => ({ address })), text: 'Help again.' };
+    assert.equal((await settled(ada, (await send(ada, some)).body.id)).status, 'delivered');
+    assert.equal((await filled(operator, 2)).length, 2);
+    assert.deepEqual([...arrived(postmaster), ...arrived(tagged)], []);
+    assert.equal(arrived('root@mail.d1.test').length, 1);
     // What else is at that name is not ours.
     const others = { to: [{ address: 'staff@mail.d1.test' }], text: 'Hello.' };
     await settled(ada, (await send(ada, others)).body.id);

@@ -11,11 +11,17 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { type NewEvent, writeEvents } from '../../tenants/events/events.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
-import { MailboxClosed, mailDestination } from '../outbound/outbound.ts';
+import { MailboxClosed } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
 import { type AfterCommit, type Copies, type Keeping, NO_COPY, NOWHERE } from './copies.ts';
-import { type AtOnce, accountsOf, type DeliverHereOptions, prepareAtOnce } from './deliver-here.ts';
+import {
+  type AtOnce,
+  accountsOf,
+  type DeliverHereOptions,
+  destinationOf,
+  prepareAtOnce,
+} from './deliver-here.ts';
 import {
   deliveriesOf,
   insertRecipients,
@@ -77,7 +83,7 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
   const { user, staged } = message;
   const texts = await describeMessage(bodies, staged);
   // One delivery for each destination: the message goes there once, for all its recipients.
-  const groups = Map.groupBy(message.recipients, mailDestination);
+  const groups = Map.groupBy(message.recipients, (one) => destinationOf(options, one));
   const messageId = message.isRepeatable ? message.messageId : undefined;
   const copy =
     message.via === undefined

@@ -8,6 +8,7 @@
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { formatDate } from '../../protocols/message/message.ts';
+import { mailLocalPart } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import {
   type LocalMail,
@@ -52,16 +53,24 @@ export async function prepareSent(
   });
 }
 
+/** The recipients that get a message together: those at one domain, and postmaster at our own name apart from others there. */
+export function destinationOf({ hostname }: Pick<DeliverHereOptions, 'hostname'>, to: string) {
+  const operator = `postmaster@${hostname}`;
+  const domain = mailDestination(to);
+  const plain = `${mailLocalPart(to.slice(0, to.lastIndexOf('@')))}@${domain}`;
+  return plain === operator ? operator : domain;
+}
+
 /** Whether all of these, who are at one domain, are hosted here now. */
 export async function areHere(
-  { domains, hostname }: Pick<DeliverHereOptions, 'domains' | 'hostname'>,
+  options: Pick<DeliverHereOptions, 'domains' | 'hostname'>,
   recipients: readonly string[],
 ): Promise<boolean> {
   const domain = mailDestination(recipients[0] ?? '');
+  const { domains } = options;
   if (await domains.findActive(domain)) return true;
   // Postmaster at our own name, as mail from outside reaches it (RFC 5321 section 4.5.1): at a domain above it.
-  const operator = `postmaster@${hostname}`;
-  if (recipients.some((one) => one.toLowerCase() !== operator)) return false;
+  if (recipients.some((one) => destinationOf(options, one) === domain)) return false;
   for (let above = domain; above.includes('.'); ) {
     above = above.slice(above.indexOf('.') + 1);
     if (await domains.findActive(above)) return true;
