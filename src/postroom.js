@@ -2,7 +2,7 @@
 /** The program `postroom`. A Node version that cannot read TypeScript reads this, and says which version is needed. */
 import { readFileSync } from 'node:fs';
 
-const NEEDED = 24;
+const NEEDED = 26;
 const { node } = process.versions;
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 const args = process.argv.slice(2);

@@ -523,6 +523,25 @@ test('a restore that is killed after the commit of PostgreSQL can be repeated', 
   assert.equal((await query(restored, find)).length, 0);
 });
 
+test('a restore that PostgreSQL refuses says why in one line, leaves nothing, and can be repeated', {
+  skip: SERVER === undefined,
+}, async () => {
+  const refused = await installation('refused');
+  await query(
+    refused,
+    `create function refuse() returns event_trigger language plpgsql as $$ begin
+      raise exception 'could not extend file' using hint = 'Check free disk space.'; end $$`,
+    "create event trigger refuse on ddl_command_start when tag in ('CREATE TABLE') execute function refuse()",
+  );
+  await refuse(
+    ['restore', folder],
+    refused,
+    /^.*could not extend file HINT: Check free disk space\..*; nothing was restored: mend that, and run it again\n$/,
+  );
+  await query(refused, 'drop event trigger refuse', 'drop function refuse()');
+  await succeed(['restore', folder], refused);
+});
+
 test('the copy of the database is one file that any SQLite opens', {
   skip: SERVER !== undefined,
 }, () => {

@@ -6,10 +6,11 @@ import { once } from 'node:events';
 import { constants, existsSync } from 'node:fs';
 import { mkdir, open, readdir, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { ConfigError } from '../../src/run/config/config.ts';
 import { atEnd } from '../support/at-end.ts';
 import { NO_CERTIFICATE } from '../support/certificate.ts';
@@ -337,16 +338,24 @@ test('a certificate that cannot be used is refused before anything is made', asy
   assert.deepEqual(await readdir(env.DATA_DIR ?? ''), []);
 });
 
+const PROGRAM = fileURLToPath(new URL('../../src/postroom.js', import.meta.url));
+
 /** In the process: another version of Node. The older ones are not here to be run. */
 const olderNode = `
-  const value = { ...process.versions, node: '22.17.1' };
+  const value = { ...process.versions, node: '25.9.0' };
   Object.defineProperty(process, 'versions', { value });`;
 
-test('on an older Node one line says which version is needed', async () => {
-  // It would not read TypeScript.
-  assert.match(await realpath(MAIN), /\.js$/);
-  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(olderNode)}`;
-  const { code, output } = await start({ NODE_OPTIONS }).ended();
-  assert.equal(code, 1);
-  assert.match(output, /^Postroom needs Node 26 or newer, but this is Node 22\.17\.1\. .*\n$/);
-});
+for (const program of [MAIN, PROGRAM]) {
+  test(`on an older Node one line of ${basename(program)} says which version is needed`, async () => {
+    // It would not read TypeScript.
+    assert.match(await realpath(program), /\.js$/);
+    const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(olderNode)}`;
+    const { code, output } = await run(
+      [process.execPath, program],
+      { NODE_OPTIONS },
+      'pipe',
+    ).ended();
+    assert.equal(code, 1);
+    assert.match(output, /^Postroom needs Node 26 or newer, but this is Node 25\.9\.0\. .*\n$/i);
+  });
+}

@@ -121,5 +121,11 @@ async function finish({ program, child }: Running): Promise<void> {
     );
   });
   if (code === 0) return;
-  throw new BackupFailed(`${program} ended with ${code}: ${(await said).trim()}`);
+  throw new BackupFailed(`${program} ended with ${code}: ${inOneLine(await said)}`);
+}
+
+/** Error and hint, without the statement that failed: a table of ours takes a screen. */
+function inOneLine(said: string): string {
+  const [error = ''] = said.split(/^Command was:/m);
+  return error.trim().replaceAll(/\s+/g, ' ');
 }

@@ -126,7 +126,8 @@ async function fill(
     // What cannot be removed now stays marked, and the next restore removes it.
     await emptyDatabase().catch(() => {});
     await emptyFolder(dataDir).catch(() => {});
-    throw error;
+    if (!(error instanceof BackupFailed)) throw error;
+    throw new BackupFailed(`${error.message}; nothing was restored: mend that, and run it again`);
   } finally {
     unlock();
   }
