@@ -14,6 +14,7 @@ import {
   refusalOfFailure,
   settingStore,
 } from './database.ts';
+import { isLostConnection } from './failures.ts';
 
 onEachEngine('database', (engine) => {
   test('a lost prepared statement is prepared again, or the query is sent as text', async (t) => {
@@ -306,5 +307,8 @@ test('a database that cannot be reached, or a file that cannot be opened for now
   assert.equal(refusalOfFailure(full)?.code, 'storage_full');
   assert.equal(refusalOfFailure(new Error('a bug')), undefined);
   assert.ok(isUnavailable(new Error('Connection terminated unexpectedly')));
-  assert.ok(!isUnavailable(Object.assign(new Error('unique'), { code: '23505' })));
+  const ended = (code: string) => Object.assign(new Error('the server ended it'), { code });
+  // A duplicate key, and a statement that needs larger files than it may have: the same happens the next time.
+  for (const code of ['23505', '53400']) assert.ok(!isUnavailable(ended(code)), code);
+  for (const code of ['25P03', '25P04', '57P05']) assert.ok(isLostConnection(ended(code)), code);
 });

@@ -41,16 +41,17 @@ const FILES_USED_UP = new Set(['EMFILE', 'ENFILE']);
 
 /**
  * SQLSTATEs of PostgreSQL (its manual, appendix A) that do not mean a wrong query: it may succeed later. 08 connection;
- * 25006 read-only; 25P03 idle in a transaction for too long; 28 login refused; 3D000 no such database; 40 rolled back
- * (serialization, deadlock); 53 no connection, memory or other resource left; 55000 the database takes no connections;
- * 55P03 lock not granted in time; 57 cancelled at its deadline, or the server stops or starts; 58 a failure of its system.
+ * 25006 read-only; 25P03, 25P04 in a transaction for too long; 28 login refused; 3D000 no such database; 40 rolled back
+ * (serialization, deadlock); 53 no connection, memory or other resource left, but not a limit of its settings that this one
+ * statement exceeds (53400, temp_file_limit); 55000 the database takes no connections; 55P03 lock not granted in time; 57
+ * cancelled at its deadline, or the server stops or starts; 58 a failure of its system.
  */
-const SERVER_STATES = /^(?:08|25006|25P03|28|3D000|40|53(?!100)|55000|55P03|57|58)/;
+const SERVER_STATES = /^(?:08|25006|25P0[34]|28|3D000|40|53(?!100|400)|55000|55P03|57|58)/;
 /**
- * The server was stopped or died, or ended the connection because this process was frozen within a transaction (25P03);
- * pg gives no code for a connection that broke, so its texts are here too.
+ * The server was stopped or died, or ended the connection because this process was frozen within a transaction (25P03,
+ * 25P04) or did not use it for too long (57P05); pg gives no code for a connection that broke, so its texts are here too.
  */
-const LOST_STATES = /^(?:08|25P03|57P0[123]|ECONNRESET|EPIPE)/;
+const LOST_STATES = /^(?:08|25P0[34]|57P0[1235]|ECONNRESET|EPIPE)/;
 const LOST_TEXTS = /^(?:Connection terminated|Client has encountered a connection error)/;
 /** The text of `pg` where no connection of the pool became free in time. */
 export const NO_PLACE = 'timeout exceeded when trying to connect';
@@ -98,7 +99,7 @@ export function isOverdue(error: unknown): boolean {
  * needed too much memory, or met a damaged file. Others may be committed meanwhile.
  */
 export function isOfOneTransaction(error: unknown): boolean {
-  return /^(?:25P03|40|53200|55P03|57014|58)/.test(codeOf(error));
+  return /^(?:25P0[34]|40|53200|55P03|57014|58)/.test(codeOf(error));
 }
 
 /** Whether a lock was not granted in time, or the wait was a deadlock. */
