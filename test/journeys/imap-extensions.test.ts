@@ -236,6 +236,14 @@ onEachEngine('IMAP with extensions', (engine) => {
     assert.match(parts, /<0> \{1\},(.) BODY\[\]<0> \{1\},\1 BODY\[\]<0> \{2\},\1. FLAGS \(\\Seen/);
     const [fields = ''] = await client.command('FETCH 2 BODY.PEEK[HEADER.FIELDS ("X(Y" to)]');
     assert.match(fields, /^\* 2 FETCH \(BODY\[HEADER\.FIELDS \("X\(Y" TO\)\] \{/);
+    // A MODSEQ of 63 bits, or more, is one that is not reached yet: nothing changed since, and nothing is known of it.
+    await client.ok('ENABLE QRESYNC');
+    const [, valid = ''] = /UIDVALIDITY (\d+)/.exec((await client.ok('SELECT INBOX')).join()) ?? [];
+    for (const far of ['9223372036854775807', '99999999999999999999']) {
+      assert.deepEqual(await client.ok(`UID FETCH 1:* (UID) (CHANGEDSINCE ${far} VANISHED)`), []);
+      const all = await client.ok(`SELECT INBOX (QRESYNC (${valid} ${far}))`);
+      assert.equal(all.filter((line) => line.includes('FETCH')).length, 4);
+    }
     client.close();
   });
 

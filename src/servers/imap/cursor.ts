@@ -88,9 +88,9 @@ export class Cursor {
     return this.#match(ATOM) ?? this.#fail(what);
   }
 
-  /** A number of at most 63 bits; beyond 2^53 it is rounded, which no value of ours reaches. */
+  /** A number of at most 63 bits (RFC 9051 section 9); one beyond 2^53, which no value of ours reaches, counts as that. */
   number(what: string): number {
-    return Number(this.#match(NUMBER) ?? this.#fail(what));
+    return Math.min(Number(this.#match(NUMBER) ?? this.#fail(what)), Number.MAX_SAFE_INTEGER);
   }
 
   /** An atom, a quoted string or a literal, as text of one character an octet. */
