@@ -95,6 +95,8 @@ export async function readManifest(folder: string): Promise<Manifest> {
     if (error instanceof BackupFailed) throw error;
     if (isMissing(error) && !existsSync(folder))
       throw new BackupFailed(`there is no folder ${folder}`);
+    if (fileErrorCode(error) === 'ENOTDIR')
+      throw new BackupFailed(`${folder} is no folder: expected one that "postroom backup" made`);
     const why = isMissing(error)
       ? `it has no ${MANIFEST}, which is written last: the backup was interrupted, or this is another folder`
       : `${MANIFEST} cannot be read: ${String(error)}`;

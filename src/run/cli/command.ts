@@ -64,18 +64,40 @@ export function helpText(text: string) {
   };
 }
 
-/** Columns with their names above; an empty cell is `-`. */
+/** The narrowest that a column becomes. */
+const NARROWEST = 16;
+
+/**
+ * Columns with their names above; an empty cell is `-`. Where a terminal is narrower, the widest column has several lines in a row.
+ *
+ * @param room characters of a line; only a terminal says how many
+ */
 export function table(
   names: readonly string[],
   rows: readonly (readonly (string | number | null | undefined)[])[],
+  room = process.stdout.columns || Number.POSITIVE_INFINITY,
 ): string {
   const lines = [names, ...rows].map((row) => row.map((cell) => clean(String(cell ?? '-'))));
   const widths = names.map((_, at) =>
     lines.reduce((most, line) => Math.max(most, line[at]?.length ?? 0), 0),
   );
+  const widest = Math.max(...widths);
+  const taken = widths.reduce((sum, width) => sum + width + 2, -2 - widest);
+  const most = Math.min(widest, Math.max(NARROWEST, room - taken));
+  widths[widths.indexOf(widest)] = most;
   return lines
-    .map((line) => line.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('  '))
-    .map((line) => line.trimEnd())
+    .flatMap((line) => {
+      const height = Math.ceil(
+        Math.max(...line.map(({ length }, at) => length / (widths[at] ?? 1))),
+      );
+      return Array.from({ length: height }, (_, row) =>
+        line.map((cell, at) => {
+          const width = widths[at] ?? 0;
+          return cell.slice(row * width, (row + 1) * width).padEnd(width);
+        }),
+      );
+    })
+    .map((cells) => cells.join('  ').trimEnd())
     .join('\n');
 }
 

@@ -252,6 +252,9 @@ onEachEngine('attention', (engine) => {
         link: '/settings',
       },
     ]);
+    const backups = { maxAgeMs: HOUR, lastAt: async () => undefined };
+    const [hourly] = await look(partsOf({}, { backups }));
+    assert.match(hourly?.finding?.text ?? '', /^No backup was made in the last hour: none was/);
   });
 
   test('mail that is deferred for reasons of our own is critical, after five minutes, and not that of others', async () => {

@@ -229,10 +229,11 @@ export const rules: readonly Rule[] = [
       if (maxAgeMs === 0) return undefined;
       const at = await lastAt();
       if (at !== undefined && now() - at <= maxAgeMs) return undefined;
+      const hours = maxAgeMs / HOUR_MS;
       const last =
         at === undefined ? 'none was noted yet' : `the last began at ${new Date(at).toISOString()}`;
       return {
-        text: `No backup was made in the last ${many(maxAgeMs / HOUR_MS, 'hour')}: ${last}.`,
+        text: `No backup was made in the last ${hours === 1 ? 'hour' : `${hours} hours`}: ${last}.`,
         count: 1,
         ...(at !== undefined && { since: at + maxAgeMs }),
         link: '/settings',

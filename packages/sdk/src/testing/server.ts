@@ -193,9 +193,8 @@ export class FakeServer {
     headers.set('x-ratelimit-remaining', String(Math.max(0, most - used)));
     headers.set('x-ratelimit-reset', String(reset));
     if (used <= most) return;
-    throw new Refusal('rate_limited', `at most ${most} requests are allowed in a minute`, {
-      retryAfter: reset,
-    });
+    const detail = `this client may make ${most} requests in a minute: try again in ${reset} s`;
+    throw new Refusal('rate_limited', detail, { retryAfter: reset });
   }
 
   #route(request: FakeRequest): FakeAnswer {
