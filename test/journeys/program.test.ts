@@ -4,6 +4,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -414,6 +415,18 @@ test('doctor signs in to the relay, and never in plaintext', async (t) => {
   const { output } = await command(['doctor'], { ...env, SMTP_RELAY_URL: `smtp://u:secret@${at}` });
   assert.match(output, /^failed +relay +127\.0\.0\.1:\d+: the server offers no STARTTLS/m);
   assert.doesNotMatch(said.join(), /AUTH/);
+});
+
+test('doctor asks the spam filter whether it is there', async (t) => {
+  const answers = [404, 200];
+  const filter = createHttpServer((_, response) => response.writeHead(answers.pop() ?? 0).end());
+  t.after(() => filter.close());
+  const RSPAMD_URL = `http://127.0.0.1:${await portOf(filter)}`;
+  const look = async () => (await command(['doctor'], { ...env, RSPAMD_URL })).output;
+  assert.match(await look(), /^ok +spam filter +http:\S+ answers$/m);
+  assert.match(await look(), /^failed +spam filter +http:\S+: the answer is 404\n +start Rspamd/m);
+  filter.close();
+  assert.match(await look(), /^failed +spam filter +http:\S+: ECONNREFUSED\n/m);
 });
 
 test('doctor says that nothing is started, and warns of a proxy and a certificate that clients may not accept', async () => {

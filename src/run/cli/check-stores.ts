@@ -44,7 +44,7 @@ export const CONNECT_MS = 4_000;
 /** Why a connection failed, in a few words. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  if (error.name === 'AbortError') return `no answer within ${CONNECT_MS / 1000} s`;
+  if (/^(Abort|Timeout)Error$/.test(error.name)) return `no answer within ${CONNECT_MS / 1000} s`;
   return 'code' in error ? String(error.code) : error.message;
 }
 

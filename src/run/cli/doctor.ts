@@ -23,6 +23,7 @@ import {
   refuseUnfitCertificate,
 } from '../config/config.ts';
 import { checkRelay } from './check-relay.ts';
+import { checkSpamFilter } from './check-spam-filter.ts';
 import {
   CONNECT_MS,
   checkBucket,
@@ -49,7 +50,7 @@ that domain, to check whether mail can be sent; it sends nothing. The exit code 
 export function doctorCommand(parts: CommandParts): Command {
   return new Command('doctor')
     .description(
-      'checks DNS, ports, certificate, clock, disk, permissions, database, Redis, bucket, relay and mail server',
+      'checks DNS, ports, certificate, clock, disk, permissions, database, Redis, bucket, relay, spam filter and mail server',
     )
     .option('--reach <domain>', 'tries whether the mail servers of a domain can be reached')
     .option('--json', 'prints the result as JSON')
@@ -104,6 +105,8 @@ async function examine(
   if (config.bodies.bucket) checks.bucket = () => checkBucket(config);
   const { relay } = outbound;
   if (relay) checks.relay = () => checkRelay(relay, host);
+  const { rspamdUrl } = config.senderChecks;
+  if (rspamdUrl) checks['spam filter'] = () => checkSpamFilter(rspamdUrl);
   if (reach !== undefined)
     checks[`mail to ${reach}`] = () => checkReach(dns, reach, outbound.mxPort);
   if (mailstore.kind === 'imap') {
