@@ -21,7 +21,7 @@ import { compressAnswers } from './compress-answers.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';
 import { socketEvents } from './describe-events.ts';
 import { openSite } from './docs-files.ts';
-import { docsRoutes, notFoundPage, type WebmailOptions } from './docs-pages.ts';
+import { docsRoutes, notFoundPage, type WebmailOptions, waitForTurn } from './docs-pages.ts';
 import { domainRoutes } from './domains.ts';
 import { accountRoutes } from './email-accounts.ts';
 import { type EventRoutesOptions, eventRoutes } from './events.ts';
@@ -199,8 +199,11 @@ export function createApi(options: ApiOptions): Api {
   }
   add(app, webSocketRoute);
   add(app, healthRoutes(options.readiness ?? {}, options.logger));
-  add(app, descriptionRoute);
-  add(app, docsRoutes(site, options.webmail));
+  add(app, (pages) => {
+    pages.addHook('onRequest', waitForTurn);
+    add(pages, descriptionRoute);
+    add(pages, docsRoutes(site, options.webmail));
+  });
   return app;
 }
 

@@ -7,7 +7,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { MailAccess, Tokens } from '../../tenants/accounts/accounts.ts';
 import type { Key } from '../../tenants/keys/keys.ts';
 import { ApiKeys, authenticateMail, requireKey } from './authenticate.ts';
+import { waitForTurn } from './docs-pages.ts';
+import { enforceScopes } from './key-scope.ts';
 import { LargeRequests } from './large-requests.ts';
+import type { Api } from './route-tools.ts';
 
 test('of many requests of one account at once, those of others come in between', async (t) => {
   let now = 0;
@@ -58,6 +61,54 @@ test('a key of one user waits for the share of that user, and the key of the pro
   }
   await Promise.all(asked);
   assert.deepEqual(begun, ['one-user', 'other-user', 'product', 'product', 'one-user']);
+});
+
+test('a call by the key of the product waits for the share of the user it names', async (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const hooks = new Map<string, (request: FastifyRequest) => Promise<void>>();
+  enforceScopes({
+    addHook: (name: string, hook: never) => hooks.set(name, hook),
+  } as unknown as Api);
+  const begun: string[] = [];
+  const ask = async (user_id: string) => {
+    const routeOptions = { config: { ownerIn: 'query' } };
+    const request = { caller: { scope: 'operator' }, routeOptions, query: { user_id } };
+    await hooks.get('preHandler')?.(request as unknown as FastifyRequest);
+    begun.push(user_id);
+    now += 11;
+  };
+  const asked: Promise<void>[] = [];
+  for (const user of ['named', 'named', 'another']) {
+    asked.push(ask(user));
+    await new Promise<void>((resolve) => process.nextTick(resolve));
+  }
+  await Promise.all(asked);
+  assert.deepEqual(begun, ['named', 'another', 'named']);
+});
+
+test('who reads pages waits for the share of his client, and of all readers', async (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const begun: string[] = [];
+  const ask = async (ip: string, cost: number) => {
+    await waitForTurn({ ip } as FastifyRequest);
+    begun.push(ip);
+    now += cost;
+  };
+  const asked: Promise<void>[] = [];
+  const [first, second, third] = ['192.0.2.1', '192.0.2.2', '192.0.2.3'];
+  for (const [ip, cost] of [
+    [first, 2],
+    [first, 2],
+    [second, 3],
+    [third, 1],
+  ] as const) {
+    asked.push(ask(ip, cost));
+    await new Promise<void>((resolve) => process.nextTick(resolve));
+  }
+  await Promise.all(asked);
+  assert.deepEqual(begun, [first, second, first, third]);
 });
 
 test('a body that is whole is parsed in the turn of its account', async (t) => {

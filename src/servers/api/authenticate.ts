@@ -100,7 +100,7 @@ export function requireKey(known: ApiKeys, findSession: FindSession | undefined)
   };
 }
 
-/** A key of one user, or of one organization, has its share of the event loop; the product's own key serves all of them. */
+/** A key of one user, or of one organization, has its share of the event loop, also before the body names a user. */
 function partiesOf({ userId, organizationId }: KeyScope): Party[] {
   const most = OF_A_TURN.tenant;
   if (userId !== undefined) return [{ name: `user ${userId}`, most }];

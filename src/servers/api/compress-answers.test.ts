@@ -1,16 +1,19 @@
 /** Answers are compressed for clients that accept it, and are read unchanged. */
 import assert from 'node:assert/strict';
 import { type IncomingMessage, request } from 'node:http';
+import { syncBuiltinESMExports } from 'node:module';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { before, test } from 'node:test';
-import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import zlib, { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 
 const items = Array.from({ length: 400 }, (_, id) => ({ id, subject: `Grüße ${id}` }));
 const json = JSON.stringify({ items });
 /** Begins like a gzip file: data that looks compressed must not be sent as compressed. */
 const source = Buffer.concat([Buffer.from([0x1f, 0x8b, 8]), Buffer.from('a line\r\n'.repeat(500))]);
+
+const again = Buffer.from(json);
 
 function* pieces() {
   yield json.slice(0, 3_000);
@@ -43,6 +46,7 @@ before(async () => {
           return reply.send(Readable.from(broken(), { objectMode: false }));
         });
         app.get('/source', (_request, reply) => reply.type('message/rfc822').send(source));
+        app.get('/again', (_request, reply) => reply.type('application/json').send(again));
         app.get('/attachment', (_request, reply) =>
           reply.type('application/octet-stream').send(Buffer.from(json)),
         );
@@ -142,4 +146,16 @@ test('a strong entity tag becomes weak, and still saves the answer', async () =>
   const tag = String(description.headers.etag);
   const again = await ask('/docs/openapi.json', 'br', { 'if-none-match': tag });
   assert.deepEqual([again.status, again.body.length], [304, 0]);
+});
+
+test('a buffer that is sent again is compressed once', async (t) => {
+  const compress = t.mock.method(zlib, 'brotliCompress');
+  syncBuiltinESMExports();
+  for (const _ of [1, 2]) {
+    const answer = await fetch(`${api.url}/again`, { headers: { 'accept-encoding': 'br' } });
+    assert.equal(await answer.text(), json);
+  }
+  compress.mock.restore();
+  syncBuiltinESMExports();
+  assert.equal(compress.mock.callCount(), 1);
 });

@@ -62,8 +62,7 @@ export function compressAnswers(app: Api): void {
     }
     const isWhole = typeof payload === 'string' || Buffer.isBuffer(payload);
     if (!isWhole || Buffer.byteLength(payload) < WORTH_IT) return done(null, payload);
-    codings[coding]
-      .whole(payload)
+    compressWhole(coding, payload)
       .then((compressed) => {
         announce(reply, coding);
         reply.header('content-length', compressed.length);
@@ -72,6 +71,17 @@ export function compressAnswers(app: Api): void {
       // Also where the answer could not be written: no other code gets this error.
       .catch((error: Error) => reply.send(error));
   });
+}
+
+/** Of answers whose buffer is the same each time, such as the description of the API, which takes 10 ms. */
+const compressedOnce = new WeakMap<Buffer, Partial<Record<Coding, Promise<Buffer>>>>();
+
+function compressWhole(coding: Coding, content: string | Buffer): Promise<Buffer> {
+  if (typeof content === 'string') return codings[coding].whole(content);
+  const kept = compressedOnce.get(content) ?? {};
+  compressedOnce.set(content, kept);
+  kept[coding] ??= codings[coding].whole(content);
+  return kept[coding];
 }
 
 /** The coding for an answer that may be compressed; undefined where it is not. */

@@ -1,6 +1,7 @@
 /**
  * The OpenAPI 3.1 description, built from the schemas that the routes are checked with.
  */
+import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { STATUS_CODES } from 'node:http';
 import { isDeepStrictEqual } from 'node:util';
@@ -293,9 +294,10 @@ const anything = { type: 'object', additionalProperties: true };
 
 /** Serves the description at `/docs/openapi.json`; it is written at the first request. */
 export function descriptionRoute(app: Api): void {
-  let written: { readonly text: string; readonly etag: string } | undefined;
+  let written: { readonly text: Buffer; readonly etag: string } | undefined;
   const write = () => {
-    const text = writeDescription(app);
+    // Not a string, which would be encoded and counted anew for each answer.
+    const text = Buffer.from(writeDescription(app));
     const etag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 27)}"`;
     return { text, etag };
   };

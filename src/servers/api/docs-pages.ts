@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import helmet from '@fastify/helmet';
 import fastifyStatic from '@fastify/static';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { clientKey, enterTurn } from '../../platform/net/net.ts';
 import { notFound } from './answer-errors.ts';
 import { fileAt, isHashedAsset, pageWithoutSlash, type Site } from './docs-files.ts';
 import { type Api, credentials, type RouteGroup } from './route-tools.ts';
@@ -65,6 +66,18 @@ export interface WebmailOptions {
   readonly name: string;
   /** `#rrggbb`; the usual one where undefined. */
   readonly color: string | undefined;
+}
+
+/** Milliseconds of a turn of the event loop, for one client and for all who read pages. */
+const OF_A_TURN = { client: 2, readers: 5 };
+
+/** Whoever reads pages gives no credentials: a hundred requests for a large one would hold everybody else for the sum. */
+export async function waitForTurn({ ip }: FastifyRequest): Promise<void> {
+  const waits = enterTurn([
+    { name: `reader ${clientKey(ip)}`, most: OF_A_TURN.client },
+    { name: 'readers of pages', most: OF_A_TURN.readers },
+  ]);
+  if (waits) await waits;
 }
 
 /** The routes of the pages. */

@@ -4,7 +4,9 @@
  * for by {@link ownerOf}: the owner is not their own choice.
  */
 import type { FastifyRequest, RouteOptions } from 'fastify';
+import { OF_A_TURN } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { enterTurn } from '../../platform/net/net.ts';
 import type { Owner } from '../../tenants/domains/domains.ts';
 import { isRead } from './authenticate.ts';
 import type { Api } from './route-tools.ts';
@@ -18,6 +20,11 @@ export function enforceScopes(scope: Api): void {
   scope.addHook('onRequest', async (request) => judgeScope(request));
   scope.addHook('preHandler', async (request) => {
     request.owner = judgeOwner(request);
+    if (!request.owner) return;
+    // The product's own key serves all users: whom a call is for is known now.
+    const { userId } = request.owner;
+    const waits = enterTurn([{ name: `user ${userId}`, most: OF_A_TURN.tenant }]);
+    if (waits) await waits;
   });
 }
 
