@@ -2,7 +2,7 @@
  * Delivers one message to the mailboxes of a mail server: by LMTP (RFC 2033) into INBOX, by IMAP APPEND into other
  * mailboxes. Without LMTP all messages use APPEND, which bypasses the server's filters.
  */
-import { Refusal } from '../../platform/errors/errors.ts';
+import { Refusal, when } from '../../platform/errors/errors.ts';
 import { inTime } from '../../platform/net/net.ts';
 import type { AppendTarget, MailboxResult, ServerMail } from '../mailstore/mailstore.ts';
 import type { ImapAppend } from './imap-client/append-message.ts';
@@ -84,10 +84,15 @@ export class ServerDelivery {
   ): Promise<Results> {
     if (targets.length === 0) return [];
     const lines = () => withLineEnds(open());
-    let size = 0;
-    for await (const chunk of lines()) size += chunk.length;
     const deadline = AbortSignal.timeout(APPEND_TIMEOUT_MS);
     const ending = signal ? AbortSignal.any([signal, deadline]) : deadline;
+    const count = async () => {
+      let octets = 0;
+      for await (const chunk of lines()) octets += chunk.length;
+      return octets;
+    };
+    // Once it is aborted, no target is tried.
+    const size = await inTime(ending, count()).catch(when(() => ending.aborted, 0));
     const results: [AppendTarget, MailboxResult][] = [];
     for (const target of targets) {
       results.push([target, await this.#append(target, lines, size, ending)]);
