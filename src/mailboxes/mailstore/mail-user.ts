@@ -84,13 +84,16 @@ export class LongRequests {
       return work();
     };
     const signal = AbortSignal.timeout(WAIT_MS);
-    try {
-      return await this.#turns.run(parties, begin, signal);
-    } catch (error) {
-      if (!signal.aborted || error !== signal.reason) throw error;
-      throw new Refusal('unavailable', 'too many long requests are under way', { retryAfter: 5 });
-    }
+    return this.#turns.run(parties, begin, signal).catch(refuseLate(signal, 'long requests'));
   }
+}
+
+/** For a `catch`: refuses whose turn did not come in time. */
+function refuseLate(signal: AbortSignal, what: string): (error: unknown) => never {
+  return (error) => {
+    if (!signal.aborted || error !== signal.reason) throw error;
+    throw new Refusal('unavailable', `too many ${what} are under way`, { retryAfter: 5 });
+  };
 }
 
 /*
@@ -124,13 +127,6 @@ export class WriteLine {
     const parties = ids.map((id) => ({ name: `account ${id}`, most: OF_AN_ACCOUNT }));
     const waits = parties.some(({ name }) => turns.tasksOf(name) >= OF_AN_ACCOUNT);
     const signal = waits ? AbortSignal.timeout(WAIT_MS) : NEVER;
-    try {
-      return await turns.run(parties, write, signal);
-    } catch (error) {
-      if (!signal.aborted || error !== signal.reason) throw error;
-      throw new Refusal('unavailable', 'too many writes to one account are under way', {
-        retryAfter: 5,
-      });
-    }
+    return turns.run(parties, write, signal).catch(refuseLate(signal, 'writes to one account'));
   }
 }
