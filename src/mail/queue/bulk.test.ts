@@ -15,7 +15,7 @@ import {
   rowWhen,
 } from '../../../test/support/queue/open-queue.ts';
 import type { Queries } from '../../platform/database/database.ts';
-import { untilDone } from '../../platform/time/time.ts';
+import { DAY_MS, untilDone } from '../../platform/time/time.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import { type BulkPosition, countOpenDeliveries, type QueueFilter } from './queue.ts';
 
@@ -169,6 +169,19 @@ onEachEngine('orders of operators', (engine) => {
     assert.equal((await bench.queue().bulk(order('retry', 'dead.test'), 'x')).changed, 0);
     await set(now - 1);
     assert.equal((await bench.queue().bulk(order('retry', 'dead.test'), 'x')).changed, 3);
+  });
+
+  test('a delivery that was attempted before the clock was set back is retried', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.fill('dead.test', 1);
+    const tomorrow = bench.clock.now() + DAY_MS;
+    await bench.database.write((tx) =>
+      tx
+        .updateTable('deliveries')
+        .set({ attempts: 1, next_attempt_at: tomorrow + 60_000, updated_at: tomorrow })
+        .execute(),
+    );
+    assert.equal((await bench.queue().bulk(order('retry', 'dead.test'), 'x')).changed, 1);
   });
 
   test('the retry of a single delivery is noted in the trace', async () => {

@@ -27,6 +27,8 @@ export interface BulkRequest {
   readonly heldBy: 'operator' | 'suspension';
   /** When the order was given. */
   readonly now: EpochMs;
+  /** The time now. */
+  readonly clock: () => EpochMs;
   /** The most that are changed. */
   readonly limit?: number | undefined;
   /** Where the call before ended. */
@@ -85,6 +87,8 @@ const ALLOWED: Record<BulkAction, readonly OpenState[]> = {
 const READ_AT_A_TIME = 1_000;
 const CHANGED_AT_A_TIME = 100;
 const LONGEST_MS = 5_000;
+/** By how much the clocks of two nodes may differ. */
+const CLOCKS_DIFFER_MS = 60_000;
 /** Values of each part of a dry run. */
 const PARTS_MAX = 20;
 
@@ -167,11 +171,16 @@ function statesOf({ action, filter: { states } }: BulkRequest): readonly OpenSta
   return usual.length > 0 ? usual : ALLOWED[action].filter((state) => states.includes(state));
 }
 
-function whySkipped(row: BulkRow, { action, heldBy, now }: BulkRequest): SkipReason | undefined {
+function whySkipped(
+  row: BulkRow,
+  { action, heldBy, now, clock }: BulkRequest,
+): SkipReason | undefined {
   if (row.lease_owner !== null) return 'under_way';
   if (action === 'retry') {
-    // A row that was attempted after the order was given is not retried by it.
-    if (row.updated_at > now) return 'changed_since';
+    // A row that was attempted after the order was given is not retried by it. One of the future was changed before the
+    // clock was set back: it waits for a time that is as wrong.
+    const isOfFuture = row.updated_at > clock() + CLOCKS_DIFFER_MS;
+    if (row.updated_at > now && !isOfFuture) return 'changed_since';
     if (!row.is_kept) return 'not_kept';
     // A row that is due is attempted anyway; one that was never attempted waits for the time that its sender set.
     const waits = row.attempts > 0 && row.next_attempt_at > now;

@@ -298,14 +298,15 @@ export class Queue {
    * @returns how many matched and were changed, within some seconds; where there is more, the next call gets `next`, too
    */
   bulk(
-    request: Omit<BulkRequest, 'now'> & Partial<Pick<BulkRequest, 'now'>>,
+    request: Omit<BulkRequest, 'now' | 'clock'> & Partial<Pick<BulkRequest, 'now'>>,
     by: string,
     note: (tx: Queries, done: Done, noted?: number) => Promise<number | undefined> = async () =>
       undefined,
   ): Promise<BulkStep> {
     const { action, now = Number.POSITIVE_INFINITY } = request;
     // Rows get it as the instant of their change: none is in the future, whatever a position says that was forged.
-    const asked = { ...request, now: Math.min(now, this.#clock.now()) };
+    const clock = () => this.#clock.now();
+    const asked = { ...request, clock, now: Math.min(now, clock()) };
     let noted: number | undefined;
     return runBulk(this.#database, asked, async (ids, { matched, changed }) => {
       const { rows, entry } = await this.#database.write(async (tx) => {
