@@ -9,6 +9,7 @@ import {
   decodeRawHeader,
   decodeWords,
   fieldValue,
+  type HeaderField,
   HeaderReader,
   listNestedMessages,
   MAX_HEADER,
@@ -16,6 +17,7 @@ import {
   parseDate,
   readMessageTexts,
 } from '../../protocols/message/message.ts';
+import { isKeptName } from './header-fields.ts';
 import type { EnvelopeField } from './parse-search.ts';
 import { columnOf } from './source.ts';
 import { readSearchTexts, type SearchTexts } from './texts.ts';
@@ -33,6 +35,8 @@ export const OCTETS_MAX = 64 * 1024 * 1024;
 const TEXTS_MAX = 1024 * 1024;
 
 interface Reader {
+  /** Where the parts of a message are; undefined where it is gone. */
+  structure(row: Row): Promise<string | undefined>;
   /** Octets of a source. @throws No where the search has read too much */
   read(row: Row, start: number, end: number): Promise<Buffer>;
   open(row: Row, range: ByteRange): AsyncIterable<Uint8Array>;
@@ -43,15 +47,21 @@ export class Candidate {
   readonly row: Row;
   readonly #search: Reader;
   readonly #known: string | undefined;
+  readonly #keptFields: string | undefined;
   #searched: SearchTexts | undefined;
-  #fields: Promise<readonly Field[]> | undefined;
+  #kept: readonly HeaderField[] | undefined;
+  #fields: Promise<readonly HeaderField[]> | undefined;
   #texts: Promise<string> | undefined;
 
-  /** @param known what is kept of it for searches */
-  constructor(search: Reader, row: Row, known?: string) {
+  /**
+   * @param known what is kept of it for searches
+   * @param keptFields of its header; left out, or empty, where they have to be read
+   */
+  constructor(search: Reader, row: Row, known?: string, keptFields?: string) {
     this.#search = search;
     this.row = row;
     this.#known = known;
+    this.#keptFields = keptFields;
   }
 
   hasFlag(flag: string): boolean {
@@ -67,16 +77,15 @@ export class Candidate {
 
   /** By the day as it was written, in the sender's zone (RFC 9051 section 6.4.4). */
   async wasSent(from: number, before: number): Promise<boolean> {
-    const fields = await this.#header();
-    const value = fields.find(({ name }) => name === 'date')?.value ?? '';
+    const [value = ''] = await this.#valuesOf('date');
     const read = parseDate(value.replace(/(\d\d:\d\d(?::\d\d)?).*$/, '$1'));
     const at = read === undefined ? columnOf(this.row, 'internal_date') : Date.parse(read);
     return at >= from && at < before;
   }
 
   async hasHeader(name: string, text: string): Promise<boolean> {
-    const fields = await this.#header();
-    return fields.some((field) => field.name === name && field.value.toLowerCase().includes(text));
+    const values = await this.#valuesOf(name);
+    return values.some((value) => value.toLowerCase().includes(text));
   }
 
   async hasText(text: string, isBody: boolean): Promise<boolean> {
@@ -92,7 +101,8 @@ export class Candidate {
   async #readTexts(): Promise<string> {
     const texts: string[] = [];
     let left = TEXTS_MAX;
-    for (const message of withNested(this.#root)) {
+    const root = await this.#root();
+    for (const message of root ? withNested(root) : []) {
       if (left <= 0) break;
       if (texts.length > 0) texts.push(...(await this.#readHeader(message)).map(lineOf));
       const { text = '', html = '' } = await readMessageTexts(message, left, (range) =>
@@ -104,34 +114,44 @@ export class Candidate {
     return texts.join('\n').toLowerCase();
   }
 
-  get #root(): MessagePart {
-    return JSON.parse(columnOf(this.row, 'structure')) as MessagePart;
+  async #root(): Promise<MessagePart | undefined> {
+    const structure = await this.#search.structure(this.row);
+    return structure === undefined ? undefined : (JSON.parse(structure) as MessagePart);
+  }
+
+  /** Of the fields of a name. A header is long, and most searches are for names that are kept. */
+  async #valuesOf(name: string): Promise<string[]> {
+    const isKept = this.#keptFields && isKeptName(name);
+    const fields = isKept ? this.#readKept(this.#keptFields) : await this.#header();
+    return fields.filter((field) => field.name === name).map(decodedOf);
+  }
+
+  #readKept(text = ''): readonly HeaderField[] {
+    this.#kept ??= readFields(Buffer.from(text, 'latin1'));
+    return this.#kept;
   }
 
   #header() {
-    this.#fields ??= this.#readHeader(this.#root);
+    this.#fields ??= this.#root().then((root) => (root ? this.#readHeader(root) : []));
     return this.#fields;
   }
 
-  async #readHeader({ headerStart, bodyStart }: MessagePart): Promise<readonly Field[]> {
-    const reader = new HeaderReader();
+  async #readHeader({ headerStart, bodyStart }: MessagePart): Promise<readonly HeaderField[]> {
     const end = Math.min(bodyStart, headerStart + MAX_HEADER);
-    const bytes = await this.#search.read(this.row, headerStart, end);
-    if (reader.write(bytes) === undefined) reader.end();
-    return reader.header.fields.map((field) => ({
-      name: field.name,
-      value: decodeWords(decodeRawHeader(fieldValue(field))),
-    }));
+    return readFields(await this.#search.read(this.row, headerStart, end));
   }
 }
 
-/** A field of a header, decoded. */
-interface Field {
-  readonly name: string;
-  readonly value: string;
+function readFields(header: Buffer): readonly HeaderField[] {
+  const reader = new HeaderReader();
+  if (reader.write(header) === undefined) reader.end();
+  return reader.header.fields;
 }
 
-const lineOf = ({ name, value }: Field) => `${name}: ${value}`;
+/** Decoded. */
+const decodedOf = (field: HeaderField) => decodeWords(decodeRawHeader(fieldValue(field)));
+
+const lineOf = (field: HeaderField) => `${field.name}: ${decodedOf(field)}`;
 
 /** A message, and those that are forwarded in it. */
 function* withNested(message: MessagePart): Generator<MessagePart> {

@@ -2,6 +2,7 @@
 import type { ByteRange, ImapColumn } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { Candidate, OCTETS_MAX, type Row } from './candidate.ts';
+import { headersOf, isKeptName } from './header-fields.ts';
 import { Pace, tooMuch } from './long-work.ts';
 import type { SearchKey } from './parse-search.ts';
 import type { Session } from './session.ts';
@@ -13,15 +14,31 @@ export type Match = Pick<Row, 'uid' | 'modseq'>;
 
 const matchOf = ({ uid, modseq }: Match): Match => ({ uid, modseq });
 
-/** Rows that are read at once: without texts, and with them, of which one row may have half a megabyte. */
+/** Rows that are read at once: without texts, with kept fields of headers, and with structures of up to half a megabyte. */
 const ROWS_AT_A_TIME = 500;
+const WITH_HEADERS = 200;
 const WITH_TEXTS = 50;
 
 /** Whether a key of a kind is in it. */
 export function names(key: SearchKey, kind: SearchKey['kind']): boolean {
-  if (key.kind === kind) return true;
-  if (key.kind === 'not') return names(key.key, kind);
-  return key.kind === 'and' || key.kind === 'or' ? key.keys.some((one) => names(one, kind)) : false;
+  return hasKey(key, (one) => one.kind === kind);
+}
+
+function hasKey(key: SearchKey, is: (key: SearchKey) => boolean): boolean {
+  if (key.kind === 'not') return hasKey(key.key, is);
+  return key.kind === 'and' || key.kind === 'or'
+    ? key.keys.some((one) => hasKey(one, is))
+    : is(key);
+}
+
+/** Whether a key looks at fields of the header that are kept. */
+function usesKept(key: SearchKey): boolean {
+  return key.kind === 'sent' || (key.kind === 'header' && isKeptName(key.name));
+}
+
+/** Whether the parts of all messages that come into question are looked at. */
+function readsSources(key: SearchKey): boolean {
+  return key.kind === 'text' || (key.kind === 'header' && !isKeptName(key.name));
 }
 
 /** Whether the key asks for nothing but flags, MODSEQs and sets. */
@@ -36,16 +53,15 @@ const NEEDED: Partial<Record<SearchKey['kind'], readonly ImapColumn[]>> = {
   arrived: ['internal_date'],
   saved: ['saved_at'],
   threadid: ['thread_id'],
-  header: ['structure'],
-  text: ['structure'],
-  sent: ['internal_date', 'structure'],
+  sent: ['internal_date'],
 };
 
 function columnsOf(key: SearchKey): ImapColumn[] {
   const needed = Object.entries(NEEDED).flatMap(([kind, columns]) =>
     names(key, kind as SearchKey['kind']) ? columns : [],
   );
-  return [...new Set<ImapColumn>(['modseq', 'body_id', ...needed])];
+  const structure = hasKey(key, readsSources) ? (['structure'] as const) : [];
+  return [...new Set<ImapColumn>(['modseq', 'body_id', ...needed, ...structure])];
 }
 
 function isMadeOf(key: SearchKey, kinds: readonly SearchKey['kind'][]): boolean {
@@ -93,8 +109,9 @@ export class Search {
     const columns = columnsOf(this.#key);
     const withTexts = columns.includes('structure');
     const withFields = names(this.#key, 'envelope');
+    const withHeaders = hasKey(this.#key, usesKept);
     const found: Match[] = [];
-    const size = withTexts ? WITH_TEXTS : ROWS_AT_A_TIME;
+    const size = withTexts ? WITH_TEXTS : withHeaders ? WITH_HEADERS : ROWS_AT_A_TIME;
     for (let at = 0; at < view.size; at += size) {
       const uids = view.uids.slice(at, at + size);
       this.#session.progress = { done: at, of: view.size };
@@ -102,14 +119,29 @@ export class Search {
       const { imap } = services.mailstore;
       const rows: Row[] = await imap.rows(view.mailbox, uids, columns);
       const texts = withFields ? await textsOf(this.#session, ['search'], rows) : undefined;
+      // What is read of a message is held only while it is looked at: a text may have a megabyte.
+      const candidateOf = (row: Row, kept?: string) =>
+        new Candidate(this, row, texts?.get(row.body_id)?.search, kept);
+      const judged: (readonly [Row, boolean | undefined])[] = [];
       for (const row of rows) {
         if (this.#pace.mustYield) await this.#pace.yieldTurn();
-        const candidate = new Candidate(this, row, texts?.get(row.body_id)?.search);
-        const isKnown = this.#matchesRow(this.#key, candidate);
-        if (isKnown ?? (await this.#matches(this.#key, candidate))) found.push(matchOf(row));
+        judged.push([row, this.#matchesRow(this.#key, candidateOf(row))]);
+      }
+      const open = judged.flatMap(([row, isKnown]) => (isKnown === undefined ? [row] : []));
+      const headers = withHeaders ? await headersOf(this.#session, open) : undefined;
+      for (const [row, isKnown] of judged) {
+        const isMatch = () => this.#matches(this.#key, candidateOf(row, headers?.get(row.body_id)));
+        if (isKnown ?? (await isMatch())) found.push(matchOf(row));
       }
     }
     return found;
+  }
+
+  async structure(row: Row): Promise<string | undefined> {
+    if (row.structure !== undefined) return row.structure;
+    const { selected, services } = this.#session;
+    const [read] = await services.mailstore.imap.rows(selected.mailbox, [row.uid], ['structure']);
+    return read?.structure;
   }
 
   /** By flags alone: no row is read. */

@@ -29,9 +29,14 @@ const NAMES: ReadonlySet<string> = new Set(KEPT.names);
 /** Characters that are kept of one header. */
 const KEPT_MAX = 16 * 1024;
 
+/** Whether all fields of a name are kept. @param name in small letters */
+export function isKeptName(name: string): boolean {
+  return NAMES.has(name);
+}
+
 /** Whether a section has only such fields of the message itself. */
 export function isKept({ part, what, names }: Section): boolean {
-  return part === '' && what === 'HEADER.FIELDS' && names.every((name) => NAMES.has(name));
+  return part === '' && what === 'HEADER.FIELDS' && names.every(isKeptName);
 }
 
 /**

@@ -50,6 +50,7 @@ function storeOfOne() {
     },
     texts: async () => new Map([[7, { search: JSON.stringify({ subject: 'hello' }) }]]),
     body: async () => undefined,
+    headers: async () => new Map([[7, '\r\n']]),
     objectIds: { email: (id: number) => `M${id}`, thread: (id: number) => `T${id}` },
   };
   return { imap, read };
@@ -76,7 +77,8 @@ describe('a search reads of each row what its keys need', () => {
     ['THREADID T3', ['thread_id']],
     ['SUBJECT hello', []],
     ['OR LARGER 10 NOT (SUBJECT other UNSEEN)', ['flags', 'size']],
-    ['SENTSINCE 1-Jan-2026', ['internal_date', 'structure']],
+    ['SENTSINCE 1-Jan-2026', ['internal_date']],
+    ['NOT HEADER SUBJECT b', []],
     ['NOT HEADER X-A b', ['structure']],
     ['NOT TEXT b', ['structure']],
   ] as const) {
@@ -91,8 +93,12 @@ describe('a search reads of each row what its keys need', () => {
   }
 });
 
-/** The mail store with one message, and how many octets of it were read. */
-async function storeOf(lines: readonly string[]) {
+/**
+ * The mail store with one message, and how many octets of it were read.
+ *
+ * @param kept the fields that it keeps of the header
+ */
+async function storeOf(lines: readonly string[], kept = '') {
   const content = Buffer.from(lines.join('\r\n'));
   const pieces = async function* (start = 0, end = content.length) {
     for (let at = start; at < end; at += 65_536) {
@@ -108,6 +114,7 @@ async function storeOf(lines: readonly string[]) {
       uids.includes(1) ? [{ uid: 1, ...MESSAGE, structure: JSON.stringify(structure) }] : [],
     body: async () => ({ content }),
     source: (_body: unknown, { start, end }: { start: number; end: number }) => pieces(start, end),
+    headers: async () => new Map([[7, kept]]),
   };
   const finds = async (text: string) =>
     (await new Search(sessionOf(1, 'u', imap), keyOf(text), []).run()).length > 0;
@@ -130,6 +137,20 @@ test('the body of a message has the headers and texts of those that are forwarde
   assert.equal(await finds('BODY Fwd'), false);
   assert.equal(await finds('TEXT Fwd'), true);
   assert.equal(await finds('TEXT absent'), false);
+});
+
+test('fields that are kept are not read from the source: headers of a large mailbox are more than one search may read', async () => {
+  const header = ['Date: Fri, 2 Jan 2026 23:30:00 -0300', 'Message-ID: <a@b>', 'X-Own: c', ''];
+  const keys = ['HEADER Message-ID A@B', 'SENTON 2-Jan-2026', 'NOT HEADER Subject ""'];
+  const { finds, octets } = await storeOf(header, `${header.slice(0, 2).join('\r\n')}\r\n\r\n`);
+  for (const key of keys) assert.equal(await finds(key), true, key);
+  assert.equal(octets(), 0);
+  assert.equal(await finds('HEADER X-Own c'), true);
+  assert.ok(octets() > 0);
+  // Some are too long to be kept.
+  const unkept = await storeOf(header);
+  for (const key of keys) assert.equal(await unkept.finds(key), true, key);
+  assert.ok(unkept.octets() > 0);
 });
 
 test('of the texts of a message a megabyte is read', async () => {
