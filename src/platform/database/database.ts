@@ -42,7 +42,13 @@ export {
   schemaVersions,
   UnfitDatabase,
 } from './migrate.ts';
-export { type FilledDatabase, FillRefused, noteFilling, whileMarked } from './postgres/filling.ts';
+export {
+  type FilledDatabase,
+  FillRefused,
+  noteFilling,
+  whileAlone,
+  whileMarked,
+} from './postgres/filling.ts';
 export { openPostgres, openPostgresToRead } from './postgres/postgres.ts';
 export { isProcessLockFree } from './postgres/process-lock.ts';
 export {

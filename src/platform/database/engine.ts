@@ -9,7 +9,12 @@ export type Engine = 'sqlite' | 'postgres';
  * The numbers of our advisory locks on PostgreSQL: each is of one purpose, in all versions. That of `nodes` with a second
  * number is the lock of one process.
  */
-export const advisoryLocks = { migration: 7_265_017, nodes: 0x706f7374, restore: 0x726573 };
+export const advisoryLocks = {
+  migration: 7_265_017,
+  nodes: 0x706f7374,
+  restore: 0x726573,
+  bodies: 0x626f64,
+};
 
 /** Queries inside a transaction or a snapshot. */
 export type Queries = Kysely<Schema>;

@@ -18,8 +18,6 @@ const RENEW_MS = 6_000;
 const END_MS = 5_000;
 /** How often a node asks for a lease that another one holds. */
 const ASK_MS = 5_000;
-/** The same for work that is done once. */
-const ASK_AGAIN_MS = 500;
 
 export interface LeaseOptions {
   readonly database: Database;
@@ -122,43 +120,6 @@ async function hold(
   lost.abort();
   await renewing;
   await told(giveBack(lease), outage);
-}
-
-/** Another process holds the lease. */
-export class LeaseTaken extends Error {
-  override readonly name = 'LeaseTaken';
-}
-
-/**
- * Does work once that only one process may do at a time. A lease that another process holds is waited for until it
- * runs out, since one that was killed leaves it behind.
- *
- * @param work has to end once its signal is aborted: then the lease may be lost
- * @throws LeaseTaken where the other process still renews it
- */
-export async function doAlone<Value>(
-  lease: LeaseOptions,
-  work: (signal: AbortSignal) => Promise<Value>,
-): Promise<Value> {
-  const end = performance.now() + LEASE_MS + ASK_AGAIN_MS;
-  let heldFrom = performance.now();
-  while (!(await take(lease))) {
-    if (performance.now() > end) throw new LeaseTaken(lease.name);
-    await pause(ASK_AGAIN_MS);
-    heldFrom = performance.now();
-  }
-  const over = new AbortController();
-  const lost = new AbortController();
-  // An error of the database loses the lease unless a later attempt succeeds.
-  const keep = () => renew(lease).catch(() => undefined);
-  const renewing = renewUntil(keep, over.signal, heldFrom).finally(() => lost.abort());
-  try {
-    return await work(lost.signal);
-  } finally {
-    over.abort();
-    await renewing;
-    await giveBack(lease).catch(() => {});
-  }
 }
 
 /**

@@ -6,11 +6,11 @@ import { sql } from 'kysely';
 import { pino } from 'pino';
 import { atEnd } from '../../../test/support/at-end.ts';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
-import { advisoryLocks, type Database, openPostgres } from '../database/database.ts';
+import { advisoryLocks, type Database, openPostgres, whileAlone } from '../database/database.ts';
+import { Outage } from '../time/time.ts';
 import { DatabaseClock } from './clock.ts';
-import { renewUntil } from './lead.ts';
+import { lead, renewUntil } from './lead.ts';
 import {
-  doAloneOn,
   joinNodes,
   listRunningNodes,
   type NodeFacts,
@@ -311,26 +311,23 @@ onEachEngine('nodes', (engine) => {
   });
 
   test('what one process does alone, another one does not do until it ends or is gone', async () => {
-    const { database } = await openTestDatabase(engine);
-    const begun = Promise.withResolvers<void>();
-    const asked = Promise.withResolvers<void>();
+    const { database, location } = await openTestDatabase(engine);
     const done: string[] = [];
-    const first = doAloneOn(database, 'move', async () => {
-      begun.resolve();
-      await asked.promise;
-      done.push('first');
+    const alone = (name: string) => whileAlone([location], 'bodies', async () => done.push(name));
+    await whileAlone([location], 'bodies', async () => {
+      assert.equal(await alone('second'), undefined);
     });
-    await begun.promise;
-    const second = doAloneOn(database, 'move', async () => done.push('second'));
-    await sleep(1_000);
-    asked.resolve();
-    await Promise.all([first, second]);
-    assert.deepEqual(done, ['first', 'second']);
-    // As one leaves it that was killed.
-    const lease = { name: 'move', owner: 'gone', until: Date.now() + 1_000 };
-    await database.read.insertInto('leases').values(lease).execute();
-    await doAloneOn(database, 'move', async () => done.push('third'));
-    assert.equal(done.length, 3);
+    assert.deepEqual(await alone('third'), { made: 1 });
+    // The connection ends, as that of a process that is killed.
+    const killed = whileAlone([location], 'bodies', async (held) => {
+      const locker = sql`select pg_terminate_backend(pid) from pg_locks
+        where locktype = 'advisory' and objid = ${sql.lit(advisoryLocks.bodies)}`;
+      await locker.execute(database.read);
+      while (!(await alone('fourth'))) await sleep(10);
+      await sql`select 1`.execute(held);
+    });
+    await assert.rejects(killed);
+    assert.deepEqual(done, ['third', 'fourth']);
   });
 
   test('a renewal that comes after the end of the work does not take the lease again', async () => {
@@ -347,9 +344,13 @@ onEachEngine('nodes', (engine) => {
         return late;
       },
     };
-    await doAloneOn(slow, 'move', async () => {
+    const stopping = new AbortController();
+    const lease = { database: slow, name: 'move', owner: 'one' };
+    const work = async () => {
       while (renewal === undefined) await sleep(50);
-    });
+      stopping.abort();
+    };
+    await lead(lease, work, stopping.signal, new Outage(() => {}));
     ended.resolve();
     await renewal;
     assert.deepEqual(await database.read.selectFrom('leases').selectAll().execute(), []);

@@ -28,11 +28,10 @@ import { DAY_MS, type EpochMs, Outage, Repeat } from '../time/time.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
 import { GONE_MS, judge, type NodeFacts } from './judge.ts';
 import { noteLack } from './lacks.ts';
-import { doAlone, lead } from './lead.ts';
+import { lead } from './lead.ts';
 import { SteadyBeats } from './steady.ts';
 
 export type { NodeFacts } from './judge.ts';
-export { LeaseTaken } from './lead.ts';
 export { Seal, type SigningKeys } from './seal.ts';
 
 const BEAT_MS = 5_000;
@@ -321,22 +320,6 @@ class Node implements Nodes {
     }
     return row !== undefined;
   }
-}
-
-/**
- * Does work once that nobody else on this database may do at the same time.
- *
- * @param work has to end once its signal is aborted
- * @throws LeaseTaken where another process does it
- */
-export async function doAloneOn<Value>(
-  database: Database,
-  name: string,
-  work: (signal: AbortSignal) => Promise<Value>,
-): Promise<Value> {
-  // Whoever has opened it is the only one.
-  if (database.engine === 'sqlite') return work(new AbortController().signal);
-  return doAlone({ database, name, owner: randomUUID() }, work);
 }
 
 /** The machines that run a node now; none on SQLite, which one process has open. */

@@ -1,6 +1,7 @@
 /** `postroom move`: a data folder to PostgreSQL, and the sources of large messages to a bucket or back. */
 import { existsSync } from 'node:fs';
 import { Command } from 'commander';
+import { sql } from 'kysely';
 import { pino } from 'pino';
 import {
   BodyFolder,
@@ -16,9 +17,11 @@ import {
   type Database,
   FillRefused,
   isStorageFull,
+  type Queries,
   UnfitDatabase,
+  whileAlone,
 } from '../../platform/database/database.ts';
-import { doAloneOn, LeaseTaken, listRunningNodes } from '../../platform/nodes/nodes.ts';
+import { listRunningNodes } from '../../platform/nodes/nodes.ts';
 import {
   bucketUrl,
   type Config,
@@ -129,15 +132,21 @@ async function moveOnlyBodies(
   const { from, to, setting } = stores;
   const bar = openBar();
   try {
-    const { bodies, octets, missing } = await doAloneOn(database, 'move of bodies', (signal) =>
+    const move = (held?: Queries) =>
       moveBodies({
         database,
         from,
         to,
         onProgress: showBodies(bar, to),
-        checkStopped: () => checkStopped(database, signal),
-      }),
-    );
+        checkStopped: () => checkStopped(database, held),
+      });
+    const { urls } = config.database;
+    // On SQLite the folder is locked.
+    const moved = urls ? await whileAlone(urls, 'bodies', move) : { made: await move() };
+    if (!moved) {
+      throw new CommandFailed('another `postroom move` is moving the bodies of this database');
+    }
+    const { bodies, octets, missing } = moved.made;
     const old = `${from.location}/quarantine`;
     const text = [
       `${bodies} bodies are in ${to.location} and were read back; this run copied ${formatBytes(octets)}.`,
@@ -148,19 +157,17 @@ async function moveOnlyBodies(
     report(json, { ok: true, bodies, octets, missing, to: to.location, old }, text.join('\n'));
   } catch (error) {
     bar.end();
-    if (error instanceof LeaseTaken) {
-      throw new CommandFailed('another `postroom move` is moving the bodies of this database');
-    }
     throw explainBodies(error) ?? error;
   } finally {
     await close();
   }
 }
 
-async function checkStopped(database: Database, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) {
+/** @param held holds the lock */
+async function checkStopped(database: Database, held: Queries | undefined): Promise<void> {
+  if (held && !(await sql`select 1`.execute(held).catch(() => undefined))) {
     throw new CommandFailed(
-      'the database did not answer for a while, so that another process may be moving bodies: run this command again to continue',
+      'the connection to the database was lost, so that another process may be moving bodies: run this command again to continue',
     );
   }
   const running = await listRunningNodes(database);

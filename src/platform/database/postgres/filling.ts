@@ -41,6 +41,25 @@ export async function noteFilling(tx: Queries, note: string): Promise<void> {
 }
 
 /**
+ * Does what one process at a time may do: a transaction holds a lock, also through a pooler, until the end of the process.
+ *
+ * @param work gets the transaction: a query in it fails where the lock may be lost
+ * @returns undefined where another process has the lock
+ */
+export async function whileAlone<T>(
+  urls: readonly string[],
+  lock: 'restore' | 'bodies',
+  work: (held: Queries, database: ReadDatabase) => Promise<T>,
+): Promise<{ readonly made: T } | undefined> {
+  await using database = openPostgresToRead(urls);
+  return await database.snapshot(async (held) => {
+    const { rows } = await sql<{ taken: boolean }>`
+      select pg_try_advisory_xact_lock(${sql.lit(advisoryLocks[lock])}) as taken`.execute(held);
+    return rows[0]?.taken ? { made: await work(held, database) } : undefined;
+  });
+}
+
+/**
  * Marks an empty database, or one that has the mark of the same command, while `fill` works on it.
  *
  * @throws FillRefused where the database has something else in it, or something else is connected
@@ -50,13 +69,7 @@ export async function whileMarked<T>(
   filling: Filling,
   fill: (database: FilledDatabase) => Promise<T>,
 ): Promise<T> {
-  await using database = openPostgresToRead(urls);
-  return await database.snapshot(async (held) => {
-    const found = await sql<{ taken: boolean }>`
-      select pg_try_advisory_xact_lock(${sql.lit(advisoryLocks.restore)}) as taken`.execute(held);
-    if (!found.rows[0]?.taken) {
-      throw new FillRefused(`another ${filling.command} fills this database`);
-    }
+  const filled = await whileAlone(urls, 'restore', async (held, database) => {
     const note = await takeMark(held, database, filling);
     try {
       const filled = await fill({ note, empty: () => empty(database, filling) });
@@ -70,6 +83,8 @@ export async function whileMarked<T>(
       throw error;
     }
   });
+  if (!filled) throw new FillRefused(`another ${filling.command} fills this database`);
+  return filled.made;
 }
 
 /** @returns {@link FilledDatabase.note} */
