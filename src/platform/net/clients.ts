@@ -31,6 +31,9 @@ export function testNetworks(networks: readonly string[]): NetworkTest {
 /** Addresses of this machine itself. */
 export const isLoopback: NetworkTest = testNetworks(['127.0.0.0/8', '::1']);
 
+/** Some proxies, such as Azure's, name the port, too: `198.51.100.7:4711`, `[2001:db8::7]:4711` (RFC 7239 section 6). */
+const PORT = /^(?:\[(.*)\](?::\d+)?|([\d.]+):\d+)$/;
+
 /**
  * Finds the address that a request comes from: from the connection towards the client, as long as each hop is a
  * trusted proxy. Where X-Forwarded-For has a text that is not an address, the request counts as coming from the
@@ -41,7 +44,7 @@ export function addressOf(request: IncomingMessage, isTrusted: NetworkTest): str
   const named = request.headers['x-forwarded-for'];
   if (named === undefined || !isTrusted(address)) return address;
   for (const hop of String(named).split(',').reverse()) {
-    const next = hop.trim();
+    const next = hop.trim().replace(PORT, '$1$2');
     if (isIP(next) === 0) return address;
     address = next;
     if (!isTrusted(address)) return address;

@@ -92,7 +92,7 @@ test('who reads pages waits for the share of his client, and of all readers', as
   t.mock.method(performance, 'now', () => now);
   const begun: string[] = [];
   const ask = async (ip: string, cost: number) => {
-    await waitForTurn({ ip } as FastifyRequest);
+    await waitForTurn({ clientAddress: ip } as FastifyRequest);
     begun.push(ip);
     now += cost;
   };

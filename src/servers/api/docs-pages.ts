@@ -72,9 +72,9 @@ export interface WebmailOptions {
 const OF_A_TURN = { client: 2, readers: 5 };
 
 /** Whoever reads pages gives no credentials: a hundred requests for a large one would hold everybody else for the sum. */
-export async function waitForTurn({ ip }: FastifyRequest): Promise<void> {
+export async function waitForTurn({ clientAddress }: FastifyRequest): Promise<void> {
   const waits = enterTurn([
-    { name: `reader ${clientKey(ip)}`, most: OF_A_TURN.client },
+    { name: `reader ${clientKey(clientAddress)}`, most: OF_A_TURN.client },
     { name: 'readers of pages', most: OF_A_TURN.readers },
   ]);
   if (waits) await waits;

@@ -79,6 +79,11 @@ export function createServer(options: ServerOptions): { app: Api; limits: RateLi
   allowOrigins(app, options.corsOrigins);
   app.decorateRequest('caller', undefined);
   app.decorateRequest('owner', undefined);
+  app.decorateRequest('clientAddress', {
+    getter() {
+      return addressOf(this.raw, isTrusted);
+    },
+  });
   app.decorate('admitUpgrade', async (request) => limits?.admit(request) ?? { allowed: true });
   admitRequests(app, limits, collectPaths(app));
   acceptJsonBodies(app);

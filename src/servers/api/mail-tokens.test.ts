@@ -134,3 +134,14 @@ test('where the service is reached by HTTPS the cookie is sent only by HTTPS', a
   const answer = await byUrl.call('POST', '/mail/token', body);
   assert.match(answer.headers.getSetCookie()[0] ?? '', /; Secure$/);
 });
+
+test('behind a proxy that names ports too, wrong passwords count for the client, not for each of its connections', async () => {
+  const behindProxy = await start({ trustProxy: ['127.0.0.0/8'] });
+  const guess = async (port: number) => {
+    const body = { ...login, password: `wrong horse ${port}` };
+    const from = { 'x-forwarded-for': `198.51.100.7:${port}` };
+    return (await behindProxy.call('POST', '/mail/token', body, from)).status;
+  };
+  for (let port = 1; port <= 11; port++) assert.equal(await guess(port), 401);
+  assert.equal(await guess(12), 429);
+});

@@ -82,8 +82,9 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
       },
       handler: async (request, reply) => {
         const { address, password, remember } = request.body;
-        if (!remember) return writeToken(await tokens.login(address, password, request.ip));
-        const issued = await tokens.loginRemembered(address, password, request.ip);
+        if (!remember)
+          return writeToken(await tokens.login(address, password, request.clientAddress));
+        const issued = await tokens.loginRemembered(address, password, request.clientAddress);
         return cookiesOf(request.query).answer(issued, request, reply);
       },
     });

@@ -78,7 +78,7 @@ export function mailserverEventRoutes(events: MailserverEvents): RouteGroup {
       if (Number(request.headers['content-length']) > BODY_MAX) {
         throw new Refusal('body_too_large', `a batch has at most ${BODY_MAX} bytes`);
       }
-      return bodies.read(clientKey(request.ip), payload);
+      return bodies.read(clientKey(request.clientAddress), payload);
     });
     app.post('/hooks/mailserver', {
       bodyLimit: BODY_MAX,
@@ -103,7 +103,7 @@ export function mailserverEventRoutes(events: MailserverEvents): RouteGroup {
             await limits.take('requests', request, reply);
             throw badSignature();
           }
-          bodies.know(clientKey(request.ip));
+          bodies.know(clientKey(request.clientAddress));
           await limits.take('mailserver', request, reply);
           const { rejected, ...rest } = await events.take(body.bytes);
           return rejected ? { ...rest, rejected: [...rejected] } : rest;

@@ -120,6 +120,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Undefined for routes without an API key. */
     caller: Caller | undefined;
+    /** The address that it comes from, by the trusted proxies' X-Forwarded-For; what Fastify says of it keeps a port. */
+    readonly clientAddress: string;
     /** Whose things the call is about; undefined for routes of operators, and without an API key. */
     owner: Owner | undefined;
   }

@@ -79,7 +79,7 @@ export function signInRoute(sessions: ConsoleSessions, cookie: HostCookie): Rout
       handler: async (request, reply) => {
         const { secret, ...session } = await sessions.open({
           apiKey: request.body.api_key,
-          ip: request.ip,
+          ip: request.clientAddress,
           requestId: request.id,
         });
         // A browser that signs in again must not leave a session behind.
