@@ -69,7 +69,8 @@ export function isPassing(error: unknown): boolean {
   const isUnderWay = status === 409 && retryAfter !== undefined;
   // The recipients of a day last for hours: whoever sends is told.
   const isOfMinute = status === 429 && code !== 'send_limit';
-  return status >= 500 || status === 408 || isOfMinute || isUnderWay;
+  // 507: an account stays full until somebody makes room, perhaps by what waits behind.
+  return (status >= 500 && status !== 507) || status === 408 || isOfMinute || isUnderWay;
 }
 
 /** Statuses of proxies that say something of the request itself, or of who sent it: it would be refused again. */

@@ -3,7 +3,7 @@
  * seconds it can be taken back after that, and is in the form again then.
  */
 import { type Ref, reactive, ref } from 'vue';
-import type { SendOperation } from '../../sdk/src/mail/client.ts';
+import type { MessageId, SendOperation } from '../../sdk/src/mail/client.ts';
 import type { Account } from '../state/parts.ts';
 import { formatFull, reasonOf } from '../ui/format.ts';
 import { FILES_MAX, findMissingFile, findTrouble, uploadSize } from './checks.ts';
@@ -108,7 +108,10 @@ export class ComposeSession {
     const { page, signature } = this.#options;
     // While it is sent no draft is saved: it would stay after the mail is gone.
     if (!this.isDirty || this.isSending.value) return true;
-    if (!this.content.kept && isUnwritten(this.content, signature)) return true;
+    if (!this.content.kept && isUnwritten(this.content, signature)) {
+      this.#savedVersion = this.#version;
+      return true;
+    }
     if (uploadSize(this.content.files) > FILES_MAX) {
       this.#saveFailed('The files are too large.');
       return false;
@@ -117,11 +120,12 @@ export class ComposeSession {
     try {
       const { draft, ...mail } = toOutgoing(this.content, page.textOf);
       const { mailbox, id, operation } = await this.client.saveDraft(mail, draft);
+      const before = this.content.kept;
       this.content.kept = { mailbox, id };
       this.#savedVersion = version;
       if (this.trouble.value === this.#saveTrouble) this.trouble.value = undefined;
       this.status.value = this.isDirty ? '' : 'Draft saved';
-      operation.applied.catch((error: unknown) => this.#saveRefused(error));
+      operation.applied.catch((error: unknown) => this.#saveRefused(error, id, before));
       return true;
     } catch (error) {
       this.#saveFailed(reasonOf(error));
@@ -134,8 +138,17 @@ export class ComposeSession {
     this.trouble.value = this.#saveTrouble;
   }
 
-  #saveRefused(error: unknown): void {
-    if (this.#isEnded || this.isSending.value) return;
+  #saveRefused(error: unknown, id: MessageId, before: ComposeContent['kept']): void {
+    const { page } = this.#options;
+    // A save of later stores all of it, too.
+    if (this.isSending.value || this.content.kept?.id !== id) return;
+    // That one is there still, and the next save takes its place.
+    this.content.kept = before;
+    if (this.#isEnded) {
+      page.sayFailure('The draft was not saved', error);
+      page.reopen({ ...this.content });
+      return;
+    }
     this.status.value = '';
     this.#saveFailed(reasonOf(error));
     // The next save stores all of it again.
@@ -145,6 +158,8 @@ export class ComposeSession {
   /** Saves it, and closes the form. */
   async close(): Promise<void> {
     if (this.isSending.value || !(await this.save()) || this.#isEnded) return;
+    // It was refused at once, or somebody wrote on.
+    if (this.isDirty) return;
     const { kept } = this.content;
     this.#end();
     if (kept) this.#options.page.say('Draft saved');
@@ -157,7 +172,8 @@ export class ComposeSession {
     clearTimeout(this.#timer);
     await this.#saving;
     const { kept } = this.content;
-    const content = { ...this.content, kept: undefined };
+    this.content.kept = undefined;
+    const content = { ...this.content };
     this.#end();
     try {
       if (kept) await this.client.mailbox(kept.mailbox).delete([kept.id], { forever: true });

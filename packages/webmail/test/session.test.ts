@@ -16,12 +16,18 @@ function startSession(start: Partial<ComposeContent> = {}) {
   const state = {
     failure: undefined as Error | undefined,
     refusal: undefined as Error | undefined,
+    refusedAfterMs: 0,
     isYes: true,
+  };
+  const applied = async () => {
+    const { refusal, refusedAfterMs } = state;
+    if (refusedAfterMs > 0) await setTimeout(refusedAfterMs);
+    if (refusal) throw refusal;
   };
   const operation = () => ({
     id: 'o',
     kind: 'append' as const,
-    applied: state.refusal ? Promise.reject(state.refusal) : Promise.resolve(),
+    applied: applied(),
     undo: async () => {},
   });
   const client: Pick<MailClient, 'saveDraft' | 'send' | 'mailbox'> = {
@@ -126,6 +132,36 @@ test('a draft that the server refuses is told of, and stored again', async () =>
   state.refusal = undefined;
   await session.save();
   assert.equal(log.filter((line) => line === 'save x').length, 2);
+});
+
+test('a draft that is refused after its form was closed is in a form again, in place of the one before', async () => {
+  const { session, log, state, drafts, reopened } = startSession(TO_BOB);
+  session.change({ text: 'x' });
+  await session.save();
+  const [kept] = drafts.keys();
+  state.refusal = new Error('mailbox full');
+  session.change({ text: 'xy' });
+  await session.close();
+  assert.ok(!log.includes('close'), 'refused before it is closed');
+  state.refusedAfterMs = 1;
+  await session.close();
+  assert.equal(log.at(-1), 'close');
+  await setTimeout(5);
+  const [again] = reopened;
+  assert.deepEqual([again?.text, again?.kept?.id], ['xy', kept]);
+});
+
+test('a draft that is thrown away, or sent, is in no form again where it is refused', async () => {
+  for (const end of ['discard', 'send'] as const) {
+    const { session, state, reopened } = startSession(TO_BOB);
+    state.refusal = new Error('mailbox full');
+    session.change({ text: 'x' });
+    await session.save();
+    state.refusal = undefined;
+    await session[end]();
+    await setTimeout(1);
+    assert.deepEqual(reopened, [], end);
+  }
 });
 
 test('it is sent once, with the draft that it replaces, and no draft is saved after it', async () => {

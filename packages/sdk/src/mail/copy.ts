@@ -42,6 +42,8 @@ export class Copy {
   sharedUpTo = 0;
   /** As it was read last; undefined where the account signed out. */
   row: AccountRow | undefined;
+  /** Of the leaders' writes, how many it has. */
+  revision = 0;
   #overlay: Promise<Overlay> | undefined;
   #writing: Promise<unknown> = Promise.resolve();
   /** Writes that are under way. */
@@ -103,28 +105,34 @@ export class Copy {
     return done;
   }
 
-  /** Reads what other tabs wrote; between two writes of this one. */
+  /**
+   * Reads what other tabs wrote, between two writes of this one. Most looks find the account's row as it was: then nothing
+   * else is read.
+   */
   reload(): Promise<void> {
     return this.#inTurn(async () => {
-      this.#fresh = [];
-      const before = this.#known();
       const prefix = [this.account];
-      const [mailboxes, operations, account] = await Promise.all([
+      const found = (await this.store.get('accounts', prefix)) as AccountRow | undefined;
+      const row = found?.signedOut ? undefined : found;
+      const isKnown = this.#isKnown(row);
+      this.row = row;
+      if (isKnown) return;
+      this.#fresh = [];
+      const [mailboxes, operations] = await Promise.all([
         this.store.range({ table: 'mailboxes', prefix }),
         this.store.range({ table: 'operations', prefix }),
-        this.store.get('accounts', prefix),
       ]);
-      this.row = account?.signedOut ? undefined : (account as AccountRow | undefined);
+      this.revision = Math.max(this.revision, row?.revision ?? 0);
       this.mailboxes = mailboxes as MailboxRow[];
       this.operations = operations as OperationRow[];
-      // Most looks find nothing: then no list is read anew.
-      if (this.#fresh.length > 0 || this.#known() !== before) this.#keepNew(this.#fresh);
+      this.#keepNew(this.#fresh);
     });
   }
 
-  /** What others may have changed, and what is shown goes by. */
-  #known(): string {
-    return JSON.stringify([this.mailboxes, this.operations, this.asked]);
+  /** Whether the copy has all that was written before the account's row was. The one who leads has what it wrote itself. */
+  #isKnown(now: AccountRow | undefined): boolean {
+    const of = (row: AccountRow | undefined) => [row?.epoch, row?.seq, row?.asked].join();
+    return of(now) === of(this.row) && (now?.revision ?? 0) <= this.revision;
   }
 
   /** Mailboxes that somebody wants to be read now. */
@@ -133,17 +141,14 @@ export class Copy {
   }
 
   /** Wants the leader to read a mailbox, or has read it for others. */
-  ask(name: string, isRead = false): Promise<void> {
-    return this.#inTurn(async () => {
-      await this.store.update('accounts', [this.account], (row) => {
-        if (!row) return [];
-        const account = row as AccountRow;
-        const others = account.asked?.filter((one) => one !== name) ?? [];
-        this.row = { ...account, asked: isRead ? others : [...others, name] };
-        return [put('accounts', this.row)];
-      });
-      this.touch();
+  async ask(name: string, isRead = false): Promise<void> {
+    await this.store.update('accounts', [this.account], (row) => {
+      if (!row) return [];
+      const account = row as AccountRow;
+      const others = account.asked?.filter((one) => one !== name) ?? [];
+      return [put('accounts', { ...account, asked: isRead ? others : [...others, name] })];
     });
+    await this.reload();
   }
 
   /** Something changed: what was computed is computed anew when it is asked for. */
@@ -274,7 +279,8 @@ export class Copy {
   ): Promise<OperationRow[]> {
     const group = makeId();
     let added: OperationRow[] = [];
-    const last = this.operations.at(-1)?.seq ?? 0;
+    let next: AccountRow | undefined;
+    let isKnown = false;
     await this.store.update('accounts', [this.account], (row) => {
       const account = row as AccountRow | undefined;
       if (!account || account.signedOut) throw new Error('signed out');
@@ -283,14 +289,16 @@ export class Copy {
         const seq = account.seq + index;
         return { ...operation, account: this.account, seq, id, group, state: 'queued' };
       });
-      const next: AccountRow = { ...account, seq: account.seq + added.length };
+      isKnown = this.#isKnown(account);
+      next = { ...account, seq: account.seq + added.length };
       return [put('accounts', next), ...added.map((one) => put('operations', one)), ...files];
     });
     this.#fresh.push(...added);
     for (const file of files) if ('put' in file) this.#files.set(String(file.row.blob), file);
     this.#keepNew(added);
+    if (isKnown) this.row = next;
     // Another tab stored changes, and perhaps died before it told: they go before these.
-    if (added[0] && added[0].seq > last + 1) await this.reload();
+    else await this.reload();
     return added;
   }
 
@@ -310,6 +318,7 @@ export class Copy {
       this.#writes++;
       try {
         await this.store.transact({ account: this.account, epoch, durability }, changes);
+        this.revision++;
         this.#take(changes);
       } finally {
         this.#writes--;

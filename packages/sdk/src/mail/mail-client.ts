@@ -47,7 +47,6 @@ export class StoredMailClient implements MailClient, ClientParts {
   #stopListening: () => void = () => undefined;
   readonly #opened = new Set<string>();
   #isClosed = false;
-  #isReloading = false;
   /** Mailboxes that the leader reads since somebody wants them; true where it has, and that is being stored. */
   #reading = new Map<string, boolean>();
 
@@ -86,7 +85,11 @@ export class StoredMailClient implements MailClient, ClientParts {
       // Those of a store that is lost may end when this tab leads by others.
       stopLeading: () => tabs === this.#tabs && this.#stopLeading(),
       hear: (message) => this.#hear(message),
-      state: () => ({ state: this.state, reason: this.#stateReason }),
+      state: () => ({
+        state: this.state,
+        stateReason: this.#stateReason,
+        revision: this.copy.revision,
+      }),
       beat: () => {
         this.#tellLost();
         this.#reload();
@@ -129,11 +132,11 @@ export class StoredMailClient implements MailClient, ClientParts {
   readonly mailboxes: MailClient['mailboxes'] = () => listMailboxes(this.copy);
   readonly thread: MailClient['thread'] = (threadId) => viewThread(this.copy, threadId);
   readonly createMailbox: MailClient['createMailbox'] = (mailbox) =>
-    this.#change({ action: 'create', mailbox });
+    this.#remake({ action: 'create', mailbox });
   readonly renameMailbox: MailClient['renameMailbox'] = (mailbox, to) =>
-    this.#change({ action: 'rename', mailbox, to });
+    this.#remake({ action: 'rename', mailbox, to });
   readonly deleteMailbox: MailClient['deleteMailbox'] = (mailbox) =>
-    this.#change({ action: 'delete', mailbox });
+    this.#remake({ action: 'delete', mailbox });
   readonly send: MailClient['send'] = (mail, options) => sendMail(this, mail, options);
   readonly saveDraft: MailClient['saveDraft'] = (mail, replaces) => saveDraft(this, mail, replaces);
   readonly sends: MailClient['sends'] = () => readSends(this);
@@ -146,10 +149,15 @@ export class StoredMailClient implements MailClient, ClientParts {
   readonly watch: ClientParts['watch'] = (read, tell) => this.#telling.watch(read, tell);
   readonly waitUntil: ClientParts['waitUntil'] = (isSo) => this.#telling.waitUntil(isSo);
 
-  async #change(change: Pick<NewOperation, 'action' | 'mailbox' | 'to'>): Promise<void> {
-    await this.copy.add(() => [{ kind: 'mailbox', ids: [], ...change }]);
-    this.queued();
+  async #remake(how: Pick<NewOperation, 'action' | 'mailbox' | 'to'>): Promise<void> {
+    await this.change(() => [{ kind: 'mailbox', ids: [], ...how }]);
   }
+
+  readonly change: ClientParts['change'] = async (make, files) => {
+    const rows = await this.copy.add(make, files);
+    this.#wrote();
+    return rows;
+  };
 
   reconnect(): void {
     if (this.#isClosed) return;
@@ -202,6 +210,10 @@ export class StoredMailClient implements MailClient, ClientParts {
   #lead(epoch: number): void {
     this.bodies.forget();
     const tabs = this.#tabs;
+    const ended = () => {
+      this.#readAsked();
+      this.#telling.ended();
+    };
     const start = () => {
       // It may have been deposed meanwhile, and lead anew.
       if (this.#isClosed || tabs.epoch !== epoch) return;
@@ -214,18 +226,14 @@ export class StoredMailClient implements MailClient, ClientParts {
         tellTraffic: this.#traffic('websocket'),
         tellState: (state, reason) => this.#setState(state, reason),
         received: (rows) => this.#received(rows),
-        wrote: () => this.#tabs.tell({ type: 'wrote' }),
-        ended: () => {
-          this.#readAsked();
-          this.#telling.ended();
-        },
+        wrote: () => this.#tellTabs(),
+        ended,
         deposed: () => this.#tabs.deposed(),
         prefetch: () => this.bodies.next(epoch),
       });
       this.#reading = new Map();
       this.#leader.start();
-      this.#readAsked();
-      this.#telling.ended();
+      ended();
     };
     // What the leader before wrote last.
     void this.copy.reload().then(start, () => tabs.deposed());
@@ -249,20 +257,12 @@ export class StoredMailClient implements MailClient, ClientParts {
     if (seq > 0) this.#tabs.tell({ type: 'lost', seq });
   }
 
-  /** What other tabs wrote; once more, where something came meanwhile. */
+  /** What other tabs wrote. A store that cannot be read is looked into again with the next beat. */
   #reload(): void {
-    if (this.#isReloading || this.#isClosed) return;
-    this.#isReloading = true;
-    // A poke that comes while the store is read may tell of what was not read.
-    void Promise.resolve()
-      .then(() => {
-        this.#isReloading = false;
-        return this.copy.reload();
-      })
-      .then(
-        () => !this.#isClosed && this.#look(),
-        () => undefined,
-      );
+    void this.copy.reload().then(
+      () => !this.#isClosed && this.#look(),
+      () => undefined,
+    );
   }
 
   /** There may be something to do, or to be told by the tab that leads. */
@@ -296,7 +296,7 @@ export class StoredMailClient implements MailClient, ClientParts {
     }
   }
 
-  queued(): void {
+  #wrote(): void {
     this.#tabs.tell({ type: 'wrote' });
     this.#look();
   }
@@ -310,7 +310,7 @@ export class StoredMailClient implements MailClient, ClientParts {
 
   async #ask(name: string, isRead = false): Promise<void> {
     await this.copy.ask(name, isRead);
-    this.queued();
+    this.#wrote();
   }
 
   async sync(name: string): Promise<void> {
@@ -331,8 +331,12 @@ export class StoredMailClient implements MailClient, ClientParts {
     this.#stateReason = reason;
     this.#telling.emit('state', { state, stateReason: reason });
     this.#telling.changed();
-    // The other tabs read it in the account's row.
-    if (this.#leader) void this.#tabs.take().then(() => this.#tabs.tell({ type: 'wrote' }));
+    if (this.#leader) this.#tellTabs();
+  }
+
+  /** The other tabs read in the account's row that there is something, and how this one stands to the server. */
+  #tellTabs(): void {
+    void this.#tabs.take().then(() => this.#tabs.tell({ type: 'wrote' }));
   }
 
   #received(rows: readonly MessageRow[]): void {

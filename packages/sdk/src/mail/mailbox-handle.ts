@@ -195,9 +195,7 @@ export class StoredMailbox implements MailboxHandle {
       const some = all.slice(at, at + MAX_IDS);
       pieces.push({ kind, ...place, ...make(some), ids: some.map(nameOf) });
     }
-    const rows = await copy.add(() => pieces);
-    this.#parts.queued();
-    return toOperation(this.#parts, rows);
+    return toOperation(this.#parts, await this.#parts.change(() => pieces));
   }
 
   /** Follows local ids back to a message that the server has. */

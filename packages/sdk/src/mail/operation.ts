@@ -16,8 +16,8 @@ export interface OperationTools {
   readonly server: MailServer;
   readonly platform: Platform;
   readonly waitUntil: WaitUntil;
-  /** New changes are in the queue. */
-  readonly queued: () => void;
+  /** Puts changes of the user into the queue. */
+  readonly change: Copy['add'];
 }
 
 /** One call may have made several rows, a thousand messages each; or none, where there was nothing to do: it is over. */
@@ -56,16 +56,15 @@ export class StoredOperation implements Operation {
 
   async undo(): Promise<void> {
     const isOver = ({ state }: OperationRow) => state === 'rejected' || state === 'cancelled';
-    const { operations } = this.tools.copy;
+    const { copy, change } = this.tools;
     const isTakenBack = ({ seq }: OperationRow) =>
-      operations.some((one) => one.inverseOf === seq && !isOver(one));
+      copy.operations.some((one) => one.inverseOf === seq && !isOver(one));
     const inverses = this.rows()
       .filter((row) => !isOver(row) && !isTakenBack(row))
       .reverse()
       .flatMap(inverse);
     if (inverses.length === 0) return;
-    await this.tools.copy.add(() => inverses);
-    this.tools.queued();
+    await change(() => inverses);
   }
 
   /** As they are now. One that is not kept any more ended long ago. */
@@ -92,11 +91,10 @@ export class StoredSend extends StoredOperation implements SendOperation {
     if (!row || row.state === 'rejected' || row.state === 'cancelled') return undefined;
     const { copy } = this.tools;
     const { seq, mail, shown } = row;
-    const [cancelling] = await copy.add(() => [
+    const [cancelling] = await this.tools.change(() => [
       { kind: 'send', ...copy.place(), ids: [], inverseOf: seq, needs: seq, mail, shown },
     ]);
     if (!cancelling) return undefined;
-    this.tools.queued();
     let now: OperationRow | undefined;
     await this.tools.waitUntil(() => {
       now = copy.operations.find((one) => one.seq === cancelling.seq);

@@ -39,8 +39,7 @@ export async function sendMail(
     shown: [shown],
     undoSeconds,
   };
-  const rows = await tools.copy.add(() => [operation], files);
-  tools.queued();
+  const rows = await tools.change(() => [operation], files);
   return new StoredSend(tools, rows);
 }
 
@@ -52,7 +51,7 @@ export async function saveDraft(
   const { stored, shown, files } = await storeMail(mail, tools);
   const drafts = tools.copy.place();
   const kept = { ...drafts, ids: [], mail: stored, shown: [shown] };
-  const rows = await tools.copy.add((seq) => {
+  const rows = await tools.change((seq) => {
     const append: NewOperation = { kind: 'append', ...kept };
     if (!replaces) return [append];
     // The one before goes only once this one is there.
@@ -60,7 +59,6 @@ export async function saveDraft(
     const place = tools.copy.place(replaces.mailbox);
     return [append, { kind: 'delete', ...place, ids: [replaces.id], needs: seq, inverseOf }];
   }, files);
-  tools.queued();
   const [made] = rows;
   if (!made) throw new Error('no change');
   const operation = toOperation(tools, [made]);

@@ -24,6 +24,8 @@ export type AccountRow = {
   /** What the leader said of itself with its last sign of life. */
   readonly state?: string | undefined;
   readonly stateReason?: string | undefined;
+  /** Counts what the leaders wrote. */
+  readonly revision?: number | undefined;
   /** Mailboxes that another tab wants to be read. */
   readonly asked?: readonly string[] | undefined;
   /** Of the next operation. */

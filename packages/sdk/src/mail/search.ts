@@ -17,20 +17,20 @@ export async function search(
   signal: AbortSignal | undefined,
 ): Promise<SearchResult> {
   try {
-    const { matches, cursor, indexing } = await server.call('POST /mail/search', {
+    const {
+      matches,
+      cursor,
+      indexing = false,
+    } = await server.call('POST /mail/search', {
       body: query,
       signal,
     });
     const found = matches.map((match) => ({ ...match, id: match.uid }));
-    return { matches: found, cursor, indexing: indexing ?? false, offline: false };
+    return { matches: found, cursor, indexing, offline: false };
   } catch (error) {
     if (!isAway(error) || signal?.aborted) throw error;
-    return {
-      matches: await searchCopy(copy, query),
-      cursor: undefined,
-      indexing: false,
-      offline: true,
-    };
+    const matches = await searchCopy(copy, query);
+    return { matches, cursor: undefined, indexing: false, offline: true };
   }
 }
 

@@ -104,18 +104,15 @@ export class MailServer {
     for (;;) {
       signal?.throwIfAborted();
       const ms = this.pausedUntil - platform.ticks();
-      const wait = (over: () => void) => {
+      if (ms <= 0) {
+        const token = await this.token();
+        if (this.pausedUntil <= platform.ticks()) return token;
+        continue;
+      }
+      await new Promise<void>((over) => {
         const cancel = platform.after(ms, over);
-        const giveUp = () => {
-          cancel();
-          over();
-        };
-        signal?.addEventListener('abort', giveUp, { once: true });
-      };
-      if (ms > 0) await new Promise<void>(wait);
-      signal?.throwIfAborted();
-      const token = await this.token();
-      if (this.pausedUntil <= platform.ticks()) return token;
+        signal?.addEventListener('abort', () => over(cancel()), { once: true });
+      });
     }
   }
 

@@ -28,7 +28,7 @@ export interface TabsOptions {
   readonly stopLeading: () => void;
   readonly hear: (message: TabMessage) => void;
   /** Of this tab, where it leads. */
-  readonly state: () => { readonly state: string; readonly reason: string | undefined };
+  readonly state: () => Pick<AccountRow, 'state' | 'stateReason' | 'revision'>;
   /** Time passed: the store may have changed without a message. */
   readonly beat: () => void;
   /** The computer slept. */
@@ -168,10 +168,7 @@ export class Tabs {
       // Who signed out has nothing to lead. The lock stays: it would be here again at once.
       if (!now || now.signedOut || isOver) return [];
       const until = { leaseUntil: platform.now() + LEASE_MS, byLock: this.#letGo !== undefined };
-      if (this.epoch !== undefined) {
-        const own = state();
-        return [put('accounts', { ...now, ...until, state: own.state, stateReason: own.reason })];
-      }
+      if (this.epoch !== undefined) return [put('accounts', { ...now, ...until, ...state() })];
       // A leader that held the lock is gone, as the lock is here; one that did not may be alive.
       const isGone = until.byLock && now.byLock === true;
       if (isLed(now, platform) && !isGone) return [];
