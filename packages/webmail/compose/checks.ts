@@ -4,6 +4,8 @@ import type { ComposeContent } from './content.ts';
 
 /** Octets of all files of a message: the call that sends it takes 16 MiB of JSON, in base64. */
 export const FILES_MAX = 11_000_000;
+/** As many as the call takes. */
+const FILES_COUNT_MAX = 100;
 /** To, Cc and Bcc together. */
 const RECIPIENTS_MAX = 100;
 
@@ -20,6 +22,7 @@ export function findTrouble({ to, cc, bcc, files }: Checked): string | undefined
   if (recipients.length > RECIPIENTS_MAX) {
     return `A message has ${RECIPIENTS_MAX} recipients at most.`;
   }
+  if (files.length > FILES_COUNT_MAX) return `A message has ${FILES_COUNT_MAX} files at most.`;
   return uploadSize(files) > FILES_MAX
     ? `The files are too large: ${FILES_MAX / 1_000_000} MB at most.`
     : undefined;

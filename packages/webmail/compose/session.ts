@@ -3,6 +3,7 @@
  * seconds it can be taken back after that, and is in the form again then.
  */
 import { type Ref, reactive, ref } from 'vue';
+import { ApiError } from '../../sdk/src/errors.ts';
 import type { MessageId, SendOperation } from '../../sdk/src/mail/client.ts';
 import type { Account } from '../state/parts.ts';
 import { formatFull, reasonOf } from '../ui/format.ts';
@@ -24,7 +25,8 @@ export interface SessionPage {
   close(): void;
   /** Opens the form with this again. */
   reopen(content: ComposeContent): void;
-  say(text: string, undo?: () => void): void;
+  /** @returns takes it away */
+  say(text: string, undo?: () => void): () => void;
   sayFailure(what: string, error: unknown): void;
 }
 
@@ -139,14 +141,13 @@ export class ComposeSession {
   }
 
   #saveRefused(error: unknown, id: MessageId, before: ComposeContent['kept']): void {
-    const { page } = this.#options;
-    // A save of later stores all of it, too.
-    if (this.isSending.value || this.content.kept?.id !== id) return;
+    // A save of later stores all of it, too; and whoever took it back wants it no more.
+    if (this.isSending.value || this.content.kept?.id !== id || !(error instanceof ApiError))
+      return;
     // That one is there still, and the next save takes its place.
     this.content.kept = before;
     if (this.#isEnded) {
-      page.sayFailure('The draft was not saved', error);
-      page.reopen({ ...this.content });
+      this.#options.page.reopen({ ...this.content });
       return;
     }
     this.status.value = '';
@@ -254,12 +255,13 @@ export class ComposeSession {
         clearTimeout(told);
       }
     };
+    const text = sendAt ? `It will be sent on ${formatFull(sendAt)}` : 'Sent';
+    const unsay = page.say(text, () => void takeBack());
     sent.applied.catch((error: unknown) => {
-      if (isTakenBack) return;
-      page.sayFailure(`"${content.subject || 'Your message'}" was not sent`, error);
-      page.reopen(content);
+      unsay();
+      // The page tells of refusals. What another tab took back is a draft there.
+      if (!isTakenBack && error instanceof ApiError) page.reopen(content);
     });
-    page.say(sendAt ? `It will be sent on ${formatFull(sendAt)}` : 'Sent', () => void takeBack());
   }
 
   #end(): void {

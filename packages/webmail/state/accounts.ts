@@ -72,10 +72,11 @@ export class OpenAccount implements Account {
   /** After its login was over. */
   async signIn(login: MailLogin): Promise<void> {
     await this.client.close();
-    this.#unsay();
     this.login = login;
     this.#client.value = await openClient(login, this.#memory);
     this.#follow();
+    // Another tab may lead, whose session is over as well: it has the new login, too.
+    this.client.reconnect();
   }
 
   #follow(): void {
@@ -85,6 +86,7 @@ export class OpenAccount implements Account {
     live.state = client.state;
     client.on('state', (told) => {
       take(told);
+      this.#unsay();
       if (told.state === 'live' || told.state === 'polling') readWaiting();
       // On a phone nothing else says so while mail is read or written.
       if (told.state === 'stopped' && accounts.value.includes(this)) {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
+import { ApiError } from '../../sdk/src/errors.ts';
 import type { MailClient, OutgoingMail, SendOperation } from '../../sdk/src/mail/client.ts';
 import { type ComposeContent, emptyContent } from '../compose/content.ts';
 import { ComposeSession } from '../compose/session.ts';
@@ -76,11 +77,20 @@ function startSession(start: Partial<ComposeContent> = {}) {
       },
       close: () => log.push('close'),
       reopen: (content) => reopened.push(content),
-      say: (text, undo) => said.push({ text, undo }),
+      say(text, undo) {
+        const one = { text, undo };
+        said.push(one);
+        return () => void said.splice(said.indexOf(one), 1);
+      },
       sayFailure: (what, error) => said.push({ text: `${what}: ${error}`, undo: undefined }),
     },
   });
   return { session, log, drafts, sent, said, reopened, state };
+}
+
+function refusal(detail: string): ApiError {
+  const problem = { code: 'quota_exceeded', detail };
+  return new ApiError(new Response(null, { status: 507 }), JSON.stringify(problem), 1);
 }
 
 const TO_BOB = { to: [{ address: 'bob@sender.test' }], subject: 'Hi' };
@@ -122,7 +132,7 @@ test('a draft that could not be saved keeps the form open, and is saved with the
 
 test('a draft that the server refuses is told of, and stored again', async () => {
   const { session, state, log } = startSession(TO_BOB);
-  state.refusal = new Error('mailbox full');
+  state.refusal = refusal('mailbox full');
   session.content.text = 'x';
   session.changed();
   await session.save();
@@ -139,7 +149,7 @@ test('a draft that is refused after its form was closed is in a form again, in p
   session.change({ text: 'x' });
   await session.save();
   const [kept] = drafts.keys();
-  state.refusal = new Error('mailbox full');
+  state.refusal = refusal('mailbox full');
   session.change({ text: 'xy' });
   await session.close();
   assert.ok(!log.includes('close'), 'refused before it is closed');
@@ -154,7 +164,7 @@ test('a draft that is refused after its form was closed is in a form again, in p
 test('a draft that is thrown away, or sent, is in no form again where it is refused', async () => {
   for (const end of ['discard', 'send'] as const) {
     const { session, state, reopened } = startSession(TO_BOB);
-    state.refusal = new Error('mailbox full');
+    state.refusal = refusal('mailbox full');
     session.change({ text: 'x' });
     await session.save();
     state.refusal = undefined;
@@ -189,11 +199,19 @@ test('a sent message is taken back into the form, as the draft that the server m
 
 test('a message that the server refuses is in the form again', async () => {
   const { session, said, reopened, state } = startSession({ ...TO_BOB, text: 'x' });
-  state.refusal = new Error('over the limit');
+  state.refusal = refusal('over the limit');
   await session.send();
   await setTimeout(1);
-  assert.match(said.at(-1)?.text ?? '', /"Hi" was not sent: Error: over the limit/);
-  assert.equal(reopened.length, 1);
+  // The page tells of the refusal, and "Sent" is gone.
+  assert.deepEqual([said.length, reopened.length], [0, 1]);
+});
+
+test('a message that another tab took back is in no form again: it is a draft there', async () => {
+  const { session, reopened, state } = startSession({ ...TO_BOB, text: 'x' });
+  state.refusal = new Error('taken back before it went');
+  await session.send();
+  await setTimeout(1);
+  assert.deepEqual(reopened, []);
 });
 
 test('without a network in the store the form says so and stays', async () => {

@@ -201,6 +201,7 @@ test('what keeps a message from being sent is said', () => {
   assert.match(findTrouble({ ...content, to, files: [{ ...large, content: 1 }] }) ?? '', /11 MB/);
   // A part of another message is named, not sent again.
   assert.equal(findTrouble({ ...content, to, files: [large] }), undefined);
+  assert.match(findTrouble({ ...content, to, files: Array(101).fill(large) }) ?? '', /100 files/);
 });
 
 test('a forgotten attachment is noticed, except in what is quoted', () => {

@@ -41,6 +41,30 @@ test('who is signed out while writing signs in again, and the mail is sent', asy
   assertQuiet(/401|4401/);
 });
 
+test('who signs in again in one tab is signed in again in the others, too', async () => {
+  const { id, address } = await pages.newAccount();
+  const { page, context, assertQuiet } = await openWebmail(pages, address, { stay: true });
+  const other = await context.newPage();
+  await other.goto(`${pages.service.url}/webmail`);
+  await isLive(other);
+  const password = 'another good password';
+  await pages.service.call('POST', `/v2/email-accounts/${id}/password/reset`, {
+    user_id: 'u',
+    password,
+  });
+  await page.locator('.toast').waitFor();
+  // The first one leads.
+  await other.locator('.toast').getByRole('button', { name: 'Sign in' }).click();
+  const dialog = other.getByRole('dialog', { name: 'Sign in' });
+  await dialog.getByLabel('Password').fill(password);
+  await dialog.getByRole('button', { name: 'Sign in' }).click();
+  for (const tab of [other, page]) {
+    await isLive(tab);
+    await tab.locator('.toast').waitFor({ state: 'detached' });
+  }
+  assertQuiet(/401|4401/);
+});
+
 test('Back on a phone saves what is written, and shows the message below it', async () => {
   const { address } = await pages.newAccount();
   await pages.send(address, 'Question');

@@ -329,32 +329,31 @@ export class Copy {
   /** What was written of mailboxes and operations, in memory too. */
   #take(changes: readonly Change[]): void {
     const mailboxes = new Map(this.mailboxes.map((row) => [row.box, row]));
-    const operations: OperationRow[] = [];
-    const removed = new Set<number>();
+    const operations = new Map(this.operations.map((row) => [row.seq, row]));
     for (const change of changes) {
       if ('remove' in change) {
-        if (change.remove === 'mailboxes') mailboxes.delete(Number(change.key[1]));
-        if (change.remove === 'operations') removed.add(Number(change.key[1]));
+        const id = Number(change.key[1]);
+        if (change.remove === 'mailboxes') mailboxes.delete(id);
+        if (change.remove === 'operations') operations.delete(id);
       } else if (change.put === 'mailboxes') {
         const row = change.row as MailboxRow;
         mailboxes.set(row.box, row);
-      } else if (change.put === 'operations') operations.push(change.row as OperationRow);
+      } else if (change.put === 'operations') {
+        const row = change.row as OperationRow;
+        operations.set(row.seq, row);
+      }
     }
     this.mailboxes = [...mailboxes.values()];
-    this.operations = this.operations.filter(({ seq }) => !removed.has(seq));
-    this.#keep(operations);
+    // They are in their order still: only those were written that were there.
+    this.operations = [...operations.values()];
+    this.touch();
   }
 
   /** What was read of one meanwhile is later: the tab that leads may have it at the server already. */
   #keepNew(added: readonly OperationRow[]): void {
     const known = new Set(this.operations.map(({ seq }) => seq));
-    this.#keep(added.filter(({ seq }) => !known.has(seq)));
-  }
-
-  #keep(rows: readonly OperationRow[]): void {
-    const operations = new Map(this.operations.map((row) => [row.seq, row]));
-    for (const row of rows) operations.set(row.seq, row);
-    this.operations = [...operations.values()].sort((a, b) => a.seq - b.seq);
+    const fresh = added.filter(({ seq }) => !known.has(seq));
+    this.operations = [...this.operations, ...fresh].sort((a, b) => a.seq - b.seq);
     this.touch();
   }
 }

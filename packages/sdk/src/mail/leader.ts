@@ -9,7 +9,7 @@ import { Due, type DueOptions } from './due.ts';
 import { type Place, placesOf } from './fold.ts';
 import { ACCOUNT_ENDED, Live, type LiveEvent, type TellTraffic, TOKEN_ENDED } from './live.ts';
 import { laneOf, nextBatches } from './outbox.ts';
-import { Pusher } from './pusher.ts';
+import { homeOf, Pusher } from './pusher.ts';
 import { reconcile } from './reconcile.ts';
 import { sweep } from './sweep.ts';
 import { type Lead, Syncer } from './syncer.ts';
@@ -214,15 +214,15 @@ export class Leader {
       const [first] = batch;
       if (!first) continue;
       const lane = laneOf(first, copy.placeOf);
-      const { kind, mailbox, seq } = first;
+      const { kind, seq } = first;
       const key = `push ${seq}`;
       const isTaken = this.#lanes.has(seq) || [...this.#lanes.values()].includes(lane);
       if (isTaken || !this.#mayStart(key)) continue;
-      const isOfOne = kind !== 'send' && kind !== 'mailbox';
       // A mailbox that is not known yet shows nothing by itself: the list of them comes first.
       const isEarly = (place: Place) => typeof place === 'string' && this.due.isBusy(place);
-      if (isOfOne && placesOf(first, copy.placeOf).some(isEarly)) continue;
-      const box = isOfOne ? copy.home(mailbox, first.box)?.box : undefined;
+      const isOfMessages = kind !== 'send' && kind !== 'mailbox';
+      if (isOfMessages && placesOf(first, copy.placeOf).some(isEarly)) continue;
+      const box = homeOf(first, copy)?.box;
       // The answer brings the copy up to date, where nothing else does at the same time.
       const isOwner = box !== undefined && !this.due.busy.has(box);
       if (isOwner) this.due.busy.add(box);

@@ -67,10 +67,13 @@ export class StoredOperation implements Operation {
     await change(() => inverses);
   }
 
-  /** As they are now. One that is not kept any more ended long ago. */
+  /**
+   * As they are now. One that is not kept any more ended long ago. One that ended knows no more what its messages looked
+   * like: undo shows them again.
+   */
   protected rows(): OperationRow[] {
     const bySeq = new Map(this.tools.copy.operations.map((row) => [row.seq, row]));
-    return this.#rows.map((row) => bySeq.get(row.seq) ?? { ...row, state: 'done' });
+    return this.#rows.map((row) => ({ ...row, ...(bySeq.get(row.seq) ?? { state: 'done' }) }));
   }
 }
 

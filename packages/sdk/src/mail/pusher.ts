@@ -13,6 +13,7 @@ import {
   blobsOf,
   isWaiting,
   locateIn,
+  type MailboxRow,
   type OperationRow,
   put,
   type Reading,
@@ -23,6 +24,9 @@ import type { Lead, Syncer } from './syncer.ts';
 
 /** After this time the server may have forgotten a key; that of a send it finds as long as it knows the send. */
 const KEY_MS = 24 * 3_600_000;
+
+/** A message that mail names is not there any more: it was moved or deleted, or its mailbox is another one. */
+const GONE = ['message_not_found', 'mailbox_not_found', 'uidvalidity_changed'];
 
 export class Pusher {
   readonly #lead: Lead;
@@ -137,15 +141,13 @@ export class Pusher {
       throw error;
     const [first] = batch;
     const { status, code, detail, errors, requestId } = error;
-    if (code === 'uidvalidity_changed' && (first?.mail?.draft || first?.mail?.inReplyTo)) {
+    const { draft, inReplyTo } = first?.mail ?? {};
+    if (first && (draft || inReplyTo) && GONE.includes(code)) {
       await copy.write(epoch, 'strict', () => [put('operations', sendAlone(first))]);
       return;
     }
-    const isUnknown =
-      isAgain &&
-      first?.kind === 'send' &&
-      code === 'send_not_found' &&
-      first.inverseOf === undefined;
+    // Only what was sent is looked for by its key.
+    const isUnknown = isAgain && code === 'send_not_found' && first?.inverseOf === undefined;
     const state = isUnknown ? 'uncertain' : 'rejected';
     const refusal = { status, code, detail, errors, requestId };
     await copy.write(epoch, 'strict', () =>
@@ -223,7 +225,8 @@ export class Pusher {
   }
 }
 
-const homeOf = ({ kind, mailbox, box }: OperationRow, copy: Copy) =>
+/** The mailbox whose messages a change is of. */
+export const homeOf = ({ kind, mailbox, box }: OperationRow, copy: Copy): MailboxRow | undefined =>
   kind === 'send' || kind === 'mailbox' ? undefined : copy.home(mailbox, box);
 
 /** Whether the first attempt changed the mailbox, and its answer was lost. */
@@ -231,7 +234,7 @@ const wasMade = ({ kind }: OperationRow, error: unknown, isAgain: boolean) =>
   isAgain &&
   kind === 'mailbox' &&
   error instanceof ApiError &&
-  (error.code === 'mailbox_exists' || error.code === 'mailbox_not_found');
+  ['mailbox_exists', 'mailbox_not_found'].includes(error.code);
 
 /** Messages that a move was to bring back are where they were: another tab may have named them by it meanwhile. */
 function stayed({ kind, inverseOf }: OperationRow, { operations }: Copy): Partial<OperationRow> {
@@ -241,8 +244,8 @@ function stayed({ kind, inverseOf }: OperationRow, { operations }: Copy): Partia
   return { placed: uids, placedIn: uidvalidity };
 }
 
-/** A mail that goes without the messages it names: their mailbox was made anew, and they are gone. */
+/** A mail that goes without what it answers; or, where it answers nothing, without its draft. */
 function sendAlone({ request: _, mail = {}, ...kept }: OperationRow): OperationRow {
-  const { draft: _draft, inReplyTo: _answered, ...rest } = mail;
-  return { ...kept, state: 'queued', mail: rest };
+  const { inReplyTo, draft, ...rest } = mail;
+  return { ...kept, state: 'queued', mail: inReplyTo ? { ...rest, draft } : rest };
 }

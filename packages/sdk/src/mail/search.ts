@@ -59,9 +59,10 @@ type Searchable = Pick<
 
 /** As the server does it for envelopes: all words, whole or with `*` their beginnings, without case and accents. */
 export function matcher(query: SearchMessagesBody): (message: Searchable) => boolean {
-  const { text, from, to, subject, body, since, before, larger, smaller } = query;
-  const { flags = [], notFlags = [], hasAttachment } = query;
-  const [sinceMs, beforeMs] = [Date.parse(since ?? ''), Date.parse(before ?? '')];
+  const { text, from, to, subject, body, flags = [], notFlags = [], hasAttachment } = query;
+  // Nothing is above or below what is no number.
+  const { since = '', before = '', larger = Number.NaN, smaller = Number.NaN } = query;
+  const [sinceMs, beforeMs] = [Date.parse(since), Date.parse(before)];
   return ({ envelope, preview, size, date, ...row }) => {
     const people = (...lists: (readonly Address[] | undefined)[]) =>
       lists
@@ -77,8 +78,8 @@ export function matcher(query: SearchMessagesBody): (message: Searchable) => boo
       hasWords(text, `${senders} ${receivers} ${envelope.subject} ${preview}`) &&
       !(date < sinceMs) &&
       !(date >= beforeMs) &&
-      !(larger !== undefined && size <= larger) &&
-      !(smaller !== undefined && size >= smaller) &&
+      !(size <= larger) &&
+      !(size >= smaller) &&
       flags.every((flag) => row.flags.includes(flag)) &&
       !notFlags.some((flag) => row.flags.includes(flag)) &&
       (hasAttachment === undefined || row.hasAttachment === hasAttachment)

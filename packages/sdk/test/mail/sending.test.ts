@@ -357,3 +357,27 @@ test('mail whose request was lost over a day ago is not sent blindly: the user i
   next.on('uncertain', ({ operation }) => askedAgain.push(operation));
   assert.equal(askedAgain.length, 1);
 });
+
+test('an answer goes also where the message that it answers was moved or deleted meanwhile', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.create('Work');
+  const ids = [1, 2].map(() => world.account.deliver('Work', { subject: 'question' }));
+  const { client } = await world.open();
+  await world.pass(5000);
+  for (const [at, id] of ids.entries()) {
+    if (at === 0) world.account.remove('Work', [id]);
+    else world.account.delete('Work');
+    const inReplyTo = { mailbox: 'Work', id };
+    const mail = { to: [{ address: 'bob@sender.test' }], subject: `answer ${at}`, inReplyTo };
+    const saving = client.saveDraft(mail);
+    await world.pass(5000, saving);
+    const { mailbox, id: draft } = await saving;
+    const sending = client.send({ ...mail, draft: { mailbox, id: draft } });
+    await world.pass(0, sending);
+    const { applied } = await sending;
+    await world.pass(0, applied);
+    await applied;
+  }
+  assert.equal(world.account.mailbox('Sent').uids.length, 2);
+  assert.equal(world.account.mailbox('Drafts').uids.length, 0);
+});

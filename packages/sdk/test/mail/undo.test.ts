@@ -98,3 +98,17 @@ test('a move of a message that another move brings is taken back, and its id lea
   await world.pass(60_000);
   assert.deepEqual(where(), ['INBOX']);
 });
+
+test('what is taken back without a network is seen at once, also where the copy never had the other mailbox', async () => {
+  const { world, server, work, uid, settled, shownId, where } = await begin();
+  const moving = await settled(work.move([uid], 'Trash'));
+  await world.pass(20_000);
+  assert.deepEqual(where(), ['Trash']);
+  server.online = false;
+  await settled(moving.undo());
+  await shownId();
+  server.online = true;
+  await world.pass(60_000);
+  assert.deepEqual(where(), [WORK]);
+  await shownId();
+});
