@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
+import { connect as connectTls } from 'node:tls';
 import { readCertificate } from '../../../test/support/certificate.ts';
-import { Listener } from './listener.ts';
+import { Listener, Wire } from './listener.ts';
 
 test('a stop waits for what is under way, and not beyond its deadline', async () => {
   const served = Promise.withResolvers<void>();
@@ -28,4 +29,42 @@ test('a stop waits for what is under way, and not beyond its deadline', async ()
   assert.equal(listener.served.size, 1);
   await listener.close(20);
   await ended;
+});
+
+test('a client that asks for a second handshake is refused', async (t) => {
+  class Echo extends Listener<{ run(): Promise<void>; destroy(): void }> {
+    protected override admit(socket: Socket): void {
+      const wire = new Wire(socket);
+      wire.beginTls(this.secureContext);
+      const run = async () => {
+        for (let octets = await wire.read(); octets; octets = await wire.read()) {
+          await wire.write(octets);
+        }
+      };
+      this.serve(socket, { run, destroy: () => socket.destroy() });
+    }
+  }
+  const listener = new Echo({
+    tls: readCertificate('one'),
+    isBalancer: () => false,
+    maxConnections: 10,
+    logger: { debug() {}, warn() {} },
+  });
+  await listener.listen(0, '127.0.0.1');
+  t.after(() => listener.close(0));
+  const options = {
+    ...listener.address,
+    rejectUnauthorized: false,
+    maxVersion: 'TLSv1.2',
+  } as const;
+  const client = connectTls(options);
+  client.on('error', () => {});
+  t.after(() => client.destroy());
+  await once(client, 'secureConnect');
+  client.write('hello');
+  assert.equal(String((await once(client, 'data'))[0]), 'hello');
+  const refused = once(client, 'error');
+  client.renegotiate({}, () => assert.fail('a second handshake'));
+  const [error] = await refused;
+  assert.match(String(error), /no.renegotiation/i);
 });

@@ -2,6 +2,7 @@
  * Clients of a protocol that begins TLS itself: a listener, which says who they are, also behind load balancers; and the
  * wire to each.
  */
+import { constants } from 'node:crypto';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
 import type { NetworkTest } from './clients.ts';
@@ -159,9 +160,14 @@ function plainAddress(address: string): string {
   return address.replace(/^::ffff:(?=\d+\.)/i, '');
 }
 
-/** TLS 1.0 and 1.1 must not be used (RFC 8996). */
+/**
+ * TLS 1.0 and 1.1 must not be used (RFC 8996). With TLS 1.2 a client could ask for a new handshake as often as it likes,
+ * and each costs us a signature: Node's limit holds for its own servers alone. So it is refused (`no_renegotiation`, RFC 5246
+ * section 7.2.2).
+ */
 function contextOf(tls: Certificate): SecureContext {
-  return createSecureContext({ ...tls, minVersion: 'TLSv1.2' });
+  const secureOptions = constants.SSL_OP_NO_RENEGOTIATION;
+  return createSecureContext({ ...tls, minVersion: 'TLSv1.2', secureOptions });
 }
 
 /* A socket that is read and written, in turn or at the same time, first in plaintext and then by TLS. */
