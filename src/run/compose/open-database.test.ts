@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { beginAs } from '../../../test/support/older-schema.ts';
 import { environment, startHere } from '../../../test/support/process.ts';
 
 onEachEngine('the log', (engine) => {
@@ -30,5 +31,24 @@ onEachEngine('the log', (engine) => {
     assert.ok(told > 0 && told < rows.length / 2, `${told} lines for ${rows.length} connections`);
     assert.doesNotMatch(service.output(), /connectionParameters/);
     await service.stop();
+  });
+
+  test('a start that finds no room on the disk of PostgreSQL says that, and what to do', async () => {
+    const { database, location } = await openTestDatabase(engine);
+    await beginAs('0002', database, []);
+    // As PostgreSQL reports it (53100, disk_full).
+    await database.write(async (tx) => {
+      await sql`create function no_room() returns event_trigger language plpgsql as
+        $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$`.execute(
+        tx,
+      );
+      await sql`create event trigger no_room on ddl_command_start when tag in ('CREATE TABLE')
+        execute function no_room()`.execute(tx);
+    });
+    const settings = { ...(await environment('no-room')), DATABASE_URL: location };
+    await assert.rejects(startHere(settings), {
+      message:
+        'DATABASE_URL: the disk of PostgreSQL is full ("could not extend file"): nothing is lost; make room there, then start again, and a migration goes on',
+    });
   });
 });

@@ -170,6 +170,10 @@ function explainDatabase(error: unknown): never {
   if (error instanceof ConfigError) throw error;
   if (error instanceof UnfitDatabase) throw new ConfigError([`DATABASE_URL: ${error.message}`]);
   const said = error instanceof Error ? error.message || error.name : String(error);
+  if (isStorageFull(error)) {
+    const line = `DATABASE_URL: the disk of PostgreSQL is full ("${said}"): nothing is lost; make room there, then start again, and a migration goes on`;
+    throw new ConfigError([line], { cause: error });
+  }
   throw new ConfigError(
     [`DATABASE_URL: expected a database that Postroom can log in to, got "${said}"`],
     {
