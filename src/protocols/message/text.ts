@@ -233,9 +233,6 @@ function charsetOfHtml(bytes: Uint8Array): string | undefined {
   return isUtf8(bytes) && !isAscii(bytes) ? undefined : named;
 }
 
-/** Marks of quoting, and the space that stuffs a line (RFC 3676 section 4.4 and 4.5). */
-const QUOTED_LINE = /^(>*) ?(.*)$/s;
-
 /**
  * Joins the lines of each paragraph (RFC 3676 section 4.2): a line that ends in a space goes on in the next one of the
  * same quote depth. Only the line before a signature, `-- `, ends in a space and does not (section 4.3).
@@ -243,19 +240,23 @@ const QUOTED_LINE = /^(>*) ?(.*)$/s;
  * @param dropsSpace DelSp=yes: the space at the end is not part of the text, as in scripts without spaces
  */
 function joinFlowed(text: string, dropsSpace: boolean): string {
-  const lines: string[] = [];
+  let joined = '';
   /** The depth of the paragraph that goes on. */
   let open: number | undefined;
   for (const line of text.split('\n')) {
-    const [, marks = '', content = ''] = QUOTED_LINE.exec(line) ?? [];
-    const depth = marks.length;
+    let depth = 0;
+    while (line[depth] === '>') depth++;
+    const marks = line.slice(0, depth);
+    // A space may stuff the line (section 4.4).
+    const content = line.slice(line[depth] === ' ' ? depth + 1 : depth);
     const isSignature = content === '-- ';
     const continues = content.endsWith(' ') && !isSignature;
     const written = continues && dropsSpace ? content.slice(0, -1) : content;
-    if (open === depth && !isSignature) lines.push(written);
-    else lines.push('\n', depth > 0 && written !== '' ? `${marks} ` : marks, written);
+    if (open !== depth || isSignature)
+      joined += depth > 0 && written !== '' ? `\n${marks} ` : `\n${marks}`;
+    joined += written;
     open = continues ? depth : undefined;
   }
   // The first line has a line end in front of it, too.
-  return lines.slice(1).join('');
+  return joined.slice(1);
 }
