@@ -212,7 +212,7 @@ onEachEngine('hostile receivers', (engine) => {
       ['slow.example', undefined, /no answer within 15 s/],
       ['cut.example', undefined, /closed before the answer/],
       [`https://tls.example:${httpsPort}/`, undefined, /certificate/],
-      ['mixed.example', undefined, /mixed.example is at a private address/],
+      ['mixed.example', undefined, /the address of mixed.example is private/],
       ['mapped.example', undefined, /private address/],
       ['nowhere.example', undefined, /no address/],
       ['http://0xa9fea9fe/', undefined, /link-local address/],

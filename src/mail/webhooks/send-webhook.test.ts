@@ -433,7 +433,7 @@ suite('TLS', () => {
 suite('where connections go', () => {
   const refusedAt = (kind: string, host: string) => ({
     result: 'temporary',
-    error: { text: `${host} is at a ${kind} address, to which no connection is allowed` },
+    error: { text: `the address of ${host} is ${kind}: no connection to it is allowed` },
   });
 
   test('a name with a public and a private address is refused', async () => {

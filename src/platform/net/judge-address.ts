@@ -35,7 +35,7 @@ export class AddressRefused extends Error {
    */
   constructor(host: string, kind: string) {
     // The address itself is left out: whoever named the host must not learn about our network.
-    super(`${host} is at a ${kind} address, to which no connection is allowed`);
+    super(`the address of ${host} is ${kind}: no connection to it is allowed`);
     this.kind = kind;
   }
 }

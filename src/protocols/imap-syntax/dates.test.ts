@@ -20,7 +20,14 @@ test('a date and time is read with its zone', () => {
 });
 
 test('a day that its month does not have is no date', () => {
-  for (const day of ['30-Feb-2020', '29-Feb-2021', '31-Apr-2020', '0-Jan-2020', '32-Jan-2020']) {
+  for (const day of [
+    '30-Feb-2020',
+    '29-Feb-2021',
+    '31-Apr-2020',
+    '0-Jan-2020',
+    '32-Jan-2020',
+    '1-Jan-0001',
+  ]) {
     assert.equal(readDate(day), undefined, day);
     assert.equal(readDateTime(`${day} 10:00:00 +0000`), undefined, day);
   }

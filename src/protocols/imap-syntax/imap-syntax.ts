@@ -43,9 +43,10 @@ function instantOf(
   time: string,
   zone: string,
 ): EpochMs | undefined {
-  // `Date` takes 30 February for 1 March.
+  // `Date` takes 30 February for 1 March, and the year 1 for 2001.
   const midnight = new Date(`${day} ${month} ${year} 00:00:00 +0000`);
   if (midnight.getUTCDate() !== Number(day)) return undefined;
+  if (midnight.getUTCFullYear() !== Number(year)) return undefined;
   const instant = Date.parse(`${day} ${month} ${year} ${time} ${zone}`);
   return Number.isNaN(instant) ? undefined : instant;
 }
