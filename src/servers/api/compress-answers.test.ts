@@ -148,14 +148,19 @@ test('a strong entity tag becomes weak, and still saves the answer', async () =>
   assert.deepEqual([again.status, again.body.length], [304, 0]);
 });
 
-test('a buffer that is sent again is compressed once', async (t) => {
+test('a buffer that is sent again is compressed once, and again where that failed', async (t) => {
   const compress = t.mock.method(zlib, 'brotliCompress');
   syncBuiltinESMExports();
+  compress.mock.mockImplementationOnce(((...given: unknown[]) => {
+    (given.at(-1) as (error: Error) => void)(new Error('no memory'));
+  }) as never);
+  const failed = await fetch(`${api.url}/again`, { headers: { 'accept-encoding': 'br' } });
+  assert.equal(failed.status, 500);
   for (const _ of [1, 2]) {
     const answer = await fetch(`${api.url}/again`, { headers: { 'accept-encoding': 'br' } });
     assert.equal(await answer.text(), json);
   }
   compress.mock.restore();
   syncBuiltinESMExports();
-  assert.equal(compress.mock.callCount(), 1);
+  assert.equal(compress.mock.callCount(), 2);
 });

@@ -81,6 +81,8 @@ function compressWhole(coding: Coding, content: string | Buffer): Promise<Buffer
   const kept = compressedOnce.get(content) ?? {};
   compressedOnce.set(content, kept);
   kept[coding] ??= codings[coding].whole(content);
+  // One that failed, where there was no memory for example, is tried again.
+  kept[coding].catch(() => delete kept[coding]);
   return kept[coding];
 }
 
