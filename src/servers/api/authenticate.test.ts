@@ -63,7 +63,7 @@ test('a key of one user waits for the share of that user, and the key of the pro
   assert.deepEqual(begun, ['one-user', 'other-user', 'product', 'product', 'one-user']);
 });
 
-test('a call by the key of the product waits for the share of the user it names', async (t) => {
+test('a call waits for the share of the user it names, and of the organization of its key', async (t) => {
   let now = 0;
   t.mock.method(performance, 'now', () => now);
   const hooks = new Map<string, (request: FastifyRequest) => Promise<void>>();
@@ -71,20 +71,27 @@ test('a call by the key of the product waits for the share of the user it names'
     addHook: (name: string, hook: never) => hooks.set(name, hook),
   } as unknown as Api);
   const begun: string[] = [];
-  const ask = async (user_id: string) => {
+  const ask = async (user_id: string, organizationId?: string) => {
     const routeOptions = { config: { ownerIn: 'query' } };
-    const request = { caller: { scope: 'operator' }, routeOptions, query: { user_id } };
+    const caller = { scope: 'operator', organizationId };
+    const request = { caller, routeOptions, query: { user_id } };
     await hooks.get('preHandler')?.(request as unknown as FastifyRequest);
     begun.push(user_id);
     now += 11;
   };
   const asked: Promise<void>[] = [];
-  for (const user of ['named', 'named', 'another']) {
-    asked.push(ask(user));
+  for (const [user, organization] of [
+    ['named'],
+    ['named'],
+    ['first of one', 'one'],
+    ['second of one', 'one'],
+    ['another'],
+  ] as const) {
+    asked.push(ask(user, organization));
     await new Promise<void>((resolve) => process.nextTick(resolve));
   }
   await Promise.all(asked);
-  assert.deepEqual(begun, ['named', 'another', 'named']);
+  assert.deepEqual(begun, ['named', 'first of one', 'another', 'named', 'second of one']);
 });
 
 test('who reads pages waits for the share of his client, and of all readers', async (t) => {

@@ -100,11 +100,19 @@ export function requireKey(known: ApiKeys, findSession: FindSession | undefined)
   };
 }
 
-/** A key of one user, or of one organization, has its share of the event loop, also before the body names a user. */
-function partiesOf({ userId, organizationId }: KeyScope): Party[] {
+/**
+ * Whose share of the event loop a call takes: of a key of one user, or of one organization, before the body names a user, and
+ * then of both. One organization has one share, however many users it names.
+ */
+export function partiesOf({
+  userId,
+  organizationId,
+}: Pick<KeyScope, 'userId' | 'organizationId'>): Party[] {
   const most = OF_A_TURN.tenant;
-  if (userId !== undefined) return [{ name: `user ${userId}`, most }];
-  return organizationId === undefined ? [] : [{ name: `organization ${organizationId}`, most }];
+  return [
+    ...(userId === undefined ? [] : [{ name: `user ${userId}`, most }]),
+    ...(organizationId === undefined ? [] : [{ name: `organization ${organizationId}`, most }]),
+  ];
 }
 
 /** Methods that change nothing (RFC 9110 section 9.2.1). */

@@ -4,11 +4,10 @@
  * for by {@link ownerOf}: the owner is not their own choice.
  */
 import type { FastifyRequest, RouteOptions } from 'fastify';
-import { OF_A_TURN } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { enterTurn } from '../../platform/net/net.ts';
 import type { Owner } from '../../tenants/domains/domains.ts';
-import { isRead } from './authenticate.ts';
+import { isRead, partiesOf } from './authenticate.ts';
 import type { Api } from './route-tools.ts';
 
 /** Where the routes are that see the data of all users. */
@@ -22,8 +21,7 @@ export function enforceScopes(scope: Api): void {
     request.owner = judgeOwner(request);
     if (!request.owner) return;
     // The product's own key serves all users: whom a call is for is known now.
-    const { userId } = request.owner;
-    const waits = enterTurn([{ name: `user ${userId}`, most: OF_A_TURN.tenant }]);
+    const waits = enterTurn(partiesOf(request.owner));
     if (waits) await waits;
   });
 }
