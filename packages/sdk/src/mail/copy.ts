@@ -42,7 +42,7 @@ export class Copy {
   sharedUpTo = 0;
   /** As it was read last; undefined where the account signed out. */
   row: AccountRow | undefined;
-  /** Of the leaders' writes, how many it has. */
+  /** Of the leader's writes, as it counts them, how many it has. */
   revision = 0;
   #overlay: Promise<Overlay> | undefined;
   #writing: Promise<unknown> = Promise.resolve();
@@ -114,25 +114,34 @@ export class Copy {
       const prefix = [this.account];
       const found = (await this.store.get('accounts', prefix)) as AccountRow | undefined;
       const row = found?.signedOut ? undefined : found;
-      const isKnown = this.#isKnown(row);
-      this.row = row;
-      if (isKnown) return;
+      if (this.#isKnown(row)) {
+        this.row = row;
+        return;
+      }
       this.#fresh = [];
       const [mailboxes, operations] = await Promise.all([
         this.store.range({ table: 'mailboxes', prefix }),
         this.store.range({ table: 'operations', prefix }),
       ]);
-      this.revision = Math.max(this.revision, row?.revision ?? 0);
+      // Each leader counts from where the one before told the others to be, whatever that one wrote after.
+      const own = row?.epoch === this.row?.epoch ? this.revision : 0;
+      this.revision = Math.max(own, row?.revision ?? 0);
+      // Not before all is read: what could not be read is not known.
+      this.row = row;
       this.mailboxes = mailboxes as MailboxRow[];
       this.operations = operations as OperationRow[];
       this.#keepNew(this.#fresh);
     });
   }
 
-  /** Whether the copy has all that was written before the account's row was. The one who leads has what it wrote itself. */
+  /**
+   * Whether the copy has all that was written before the account's row was. The one who leads has what it wrote itself. Where
+   * nothing is counted, as by a tab whose program is older, nobody knows.
+   */
   #isKnown(now: AccountRow | undefined): boolean {
     const of = (row: AccountRow | undefined) => [row?.epoch, row?.seq, row?.asked].join();
-    return of(now) === of(this.row) && (now?.revision ?? 0) <= this.revision;
+    const { revision = Number.POSITIVE_INFINITY } = now ?? {};
+    return of(now) === of(this.row) && revision <= this.revision;
   }
 
   /** Mailboxes that somebody wants to be read now. */

@@ -88,7 +88,8 @@ export class StoredMailClient implements MailClient, ClientParts {
       state: () => ({
         state: this.state,
         stateReason: this.#stateReason,
-        revision: this.copy.revision,
+        // Before it has read what there is it counts by an earlier leader.
+        ...(this.#leader && { revision: this.copy.revision }),
       }),
       beat: () => {
         this.#tellLost();
