@@ -3,7 +3,14 @@
  * pause and when the window closes.
  */
 import { onBeforeUnmount, onMounted, ref, watch } from 'vue';
-import { type Account, composer, type Writing, write, writing } from '../state/parts.ts';
+import {
+  type Account,
+  composer,
+  type Writing,
+  write,
+  writeAgain,
+  writing,
+} from '../state/parts.ts';
 import { signatures, undoSeconds } from '../state/remembered.ts';
 import { coverPage } from '../state/route.ts';
 import { Button } from '../ui/button.tsx';
@@ -65,7 +72,7 @@ export const Composer = component<ComposerProps>(['writing', 'isOfSeveral'], (pr
     if (composer.leave === leave) composer.leave = async () => true;
     gone.abort();
     uncover();
-    save();
+    session.value?.leave();
     // The focus goes back to where it was, unless it is elsewhere already.
     const isWithin = element.value?.contains(document.activeElement);
     if (isWithin && opener instanceof HTMLElement) opener.focus();
@@ -136,6 +143,7 @@ function startSession(what: Writing, content: ComposeContent): ComposeSession {
       ask: confirm,
       close: () => close(what),
       reopen: (again) => write({ ...what, again }),
+      comeBack: (again) => writeAgain({ ...what, again }),
       say: (text, undo) =>
         say(text, {
           action: undo && { label: 'Undo', run: undo },

@@ -23,8 +23,10 @@ export interface SessionPage {
   ask(question: string, yes: string): Promise<boolean>;
   /** The form goes: it is sent, saved or thrown away. */
   close(): void;
-  /** Opens the form with this again. */
+  /** Opens the form with this again, as the user wants it. */
   reopen(content: ComposeContent): void;
+  /** The same once nothing else is written: the server refused it. */
+  comeBack(content: ComposeContent): void;
   /** @returns takes it away */
   say(text: string, undo?: () => void): () => void;
   sayFailure(what: string, error: unknown): void;
@@ -51,6 +53,8 @@ export class ComposeSession {
   #version = 0;
   #savedVersion = 0;
   #isEnded = false;
+  /** Another text has taken its place in the page. */
+  #isLeft = false;
   /** Of the last save that failed: it is over once one works. */
   #saveTrouble: string | undefined;
   #asked = new Set<string>();
@@ -146,14 +150,22 @@ export class ComposeSession {
       return;
     // That one is there still, and the next save takes its place.
     this.content.kept = before;
-    if (this.#isEnded) {
-      this.#options.page.reopen({ ...this.content });
+    if (this.#isEnded || this.#isLeft) {
+      this.#options.page.comeBack({ ...this.content });
+      // Once: of what was saved before it nothing is told.
+      this.content.kept = undefined;
       return;
     }
     this.status.value = '';
     this.#saveFailed(reasonOf(error));
     // The next save stores all of it again.
     this.#savedVersion = -1;
+  }
+
+  /** Its form goes, as another text is written: it is saved. */
+  leave(): void {
+    this.#isLeft = true;
+    void this.save();
   }
 
   /** Saves it, and closes the form. */
@@ -260,7 +272,7 @@ export class ComposeSession {
     sent.applied.catch((error: unknown) => {
       unsay();
       // The page tells of refusals. What another tab took back is a draft there.
-      if (!isTakenBack && error instanceof ApiError) page.reopen(content);
+      if (!isTakenBack && error instanceof ApiError) page.comeBack(content);
     });
   }
 

@@ -16,7 +16,7 @@ import { reasonOf } from '../ui/format.ts';
 import { announce, say, sayFailure } from '../ui/toasts.tsx';
 import { describeOperation, titleOf } from './describe.ts';
 import { opens } from './overlay.ts';
-import { type Account, writing } from './parts.ts';
+import { type Account, refused, stopWriting } from './parts.ts';
 import { go, isPanelOpen, route } from './route.ts';
 
 const server = { baseUrl: location.origin, app: 'webmail' };
@@ -217,7 +217,7 @@ export async function signIn(address: string, password: string, remember: boolea
 /** Ends the login and removes the copy. */
 export async function signOut(account: OpenAccount): Promise<void> {
   accounts.value = accounts.value.filter((one) => one !== account);
-  if (writing.value?.account === account) writing.value = undefined;
+  stopWriting(account);
   await account.client.signOut();
   await account.login.end();
 }
@@ -226,5 +226,5 @@ export async function signOut(account: OpenAccount): Promise<void> {
 addEventListener('beforeunload', (event) => {
   const isLost = ({ client, live }: OpenAccount) =>
     client.storage === 'memory' && live.pending.length > 0;
-  if (accounts.value.some(isLost)) event.preventDefault();
+  if (refused.value.length > 0 || accounts.value.some(isLost)) event.preventDefault();
 });

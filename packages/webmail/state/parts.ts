@@ -5,7 +5,7 @@
  * account, and in a thread `MessageBody` (reading/message-body.tsx) with a message; each of them asks the account's
  * client for the rest.
  */
-import { shallowRef } from 'vue';
+import { shallowRef, watch } from 'vue';
 import type { Address, MailClient, MessageLocation } from '../../sdk/src/mail/client.ts';
 import type { ComposeContent } from '../compose/content.ts';
 
@@ -48,4 +48,29 @@ export function write(what: Writing): void {
     lastId += 1;
     if (mayGo) writing.value = { ...what, id: lastId };
   });
+}
+
+/** Texts that the server refused after their window had closed. */
+export const refused = shallowRef<readonly Writing[]>([]);
+
+/** Opens it once nothing else is written: that would be saved in turn, and perhaps come back as well. */
+export function writeAgain(what: Writing): void {
+  refused.value = [...refused.value, what];
+  openRefused();
+}
+
+function openRefused(): void {
+  const [first, ...others] = refused.value;
+  if (writing.value || !first) return;
+  refused.value = others;
+  lastId += 1;
+  writing.value = { ...first, id: lastId };
+}
+
+watch(writing, openRefused, { flush: 'sync' });
+
+/** Of an account that signs out. */
+export function stopWriting(account: Account): void {
+  refused.value = refused.value.filter((one) => one.account !== account);
+  if (writing.value?.account === account) writing.value = undefined;
 }

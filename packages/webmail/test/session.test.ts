@@ -6,6 +6,7 @@ import { ApiError } from '../../sdk/src/errors.ts';
 import type { MailClient, OutgoingMail, SendOperation } from '../../sdk/src/mail/client.ts';
 import { type ComposeContent, emptyContent } from '../compose/content.ts';
 import { ComposeSession } from '../compose/session.ts';
+import { type Account, stopWriting, writeAgain, writing } from '../state/parts.ts';
 
 /** Records what a session asks of its client and of the page. */
 function startSession(start: Partial<ComposeContent> = {}) {
@@ -77,6 +78,7 @@ function startSession(start: Partial<ComposeContent> = {}) {
       },
       close: () => log.push('close'),
       reopen: (content) => reopened.push(content),
+      comeBack: (content) => reopened.push(content),
       say(text, undo) {
         const one = { text, undo };
         said.push(one);
@@ -159,6 +161,41 @@ test('a draft that is refused after its form was closed is in a form again, in p
   await setTimeout(5);
   const [again] = reopened;
   assert.deepEqual([again?.text, again?.kept?.id], ['xy', kept]);
+});
+
+test('a draft that is refused after another text took its place comes back, once', async () => {
+  const { session, state, reopened } = startSession(TO_BOB);
+  state.refusal = refusal('mailbox full');
+  state.refusedAfterMs = 1;
+  session.change({ text: 'x' });
+  await session.save();
+  session.change({ text: 'xy' });
+  session.leave();
+  await setTimeout(10);
+  assert.deepEqual(
+    reopened.map(({ text }) => text),
+    ['xy'],
+  );
+});
+
+test('texts that were refused come back one after the other, and in place of none that is written', () => {
+  const account = { address: 'a@b.test' } as Account;
+  const [open, ...others] = ['open', 'first', 'second'].map(
+    (subject) => ({ account, kind: 'new', subject }) as const,
+  );
+  writing.value = { ...(open ?? assert.fail()), id: 0 };
+  for (const one of others) writeAgain(one);
+  const shown: unknown[] = [];
+  while (writing.value) {
+    shown.push('subject' in writing.value && writing.value.subject);
+    writing.value = undefined;
+  }
+  assert.deepEqual(shown, ['open', 'first', 'second']);
+  // Who signed out is asked for nothing.
+  writing.value = { ...(open ?? assert.fail()), id: 1 };
+  writeAgain({ account, kind: 'new' });
+  stopWriting(account);
+  assert.equal(writing.value, undefined);
 });
 
 test('a draft that is thrown away, or sent, is in no form again where it is refused', async () => {
