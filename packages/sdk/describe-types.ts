@@ -37,18 +37,20 @@ export function readEntryPoints(folder: string): EntryPoint[] {
 function readEntryPoint(name: string, file: string): EntryPoint {
   const text = readFileSync(file, 'utf8');
   const own = readDeclarations(text);
+  const [, api] = /^import type \{[^}]*\} from '(\.[^']*\/api-types\.js)';$/m.exec(text) ?? [];
   const declarations = own.filter(({ code }) => code.startsWith('export '));
   const reexports = /^export (?:type )?\{([^}]*)\}(?: from '(\.[^']*)')?;$/gm;
   for (const [, names = '', from] of text.matchAll(reexports)) {
-    const found =
-      from === undefined ? own : readDeclarations(readFileSync(declarationsAt(file, from), 'utf8'));
+    // What is imported here is a type of the API.
+    const path = from ?? api;
+    const imported =
+      path === undefined ? [] : readDeclarations(readFileSync(declarationsAt(file, path), 'utf8'));
+    const found = from === undefined ? [...own, ...imported] : imported;
     for (const exported of names.split(',').map((one) => one.trim().replace(/^type /, ''))) {
       if (exported === '') continue;
       const declaration = found.find((one) => one.name === exported);
-      // One that is imported here is a type of the API.
-      if (declaration) declarations.push(declaration);
-      else if (from !== undefined)
-        throw new Error(`${file}: there is no declaration of ${exported}`);
+      if (!declaration) throw new Error(`${file}: there is no declaration of ${exported}`);
+      declarations.push(declaration);
     }
   }
   let hasApiTypes = false;

@@ -141,6 +141,10 @@ test('its llms.txt names every export of each entry point', async () => {
     assert.ok(names.length > 0, entry);
     for (const name of names) assert.match(page, new RegExp(`^## ${name}$`, 'm'));
   }
+  // Types of the API that an entry point exports by name.
+  for (const name of ['Envelope', 'SearchMatch']) {
+    assert.match(pages.get('# @postroom/sdk/mail') ?? '', new RegExp(`^interface ${name} {$`, 'm'));
+  }
 });
 
 test('the pages of the reference are those that the build writes, one for each entry point', async () => {

@@ -24,7 +24,8 @@ export interface OperationTools {
 export class StoredOperation implements Operation {
   readonly id: string;
   readonly kind: Operation['kind'];
-  protected readonly tools: OperationTools;
+  /** Private, as all that is not for the app: who logs a change sees the change, not the whole client. */
+  readonly #tools: OperationTools;
   readonly #rows: readonly OperationRow[];
 
   /** @param kind where there are no rows */
@@ -34,10 +35,14 @@ export class StoredOperation implements Operation {
     kind: Operation['kind'] = 'flag',
   ) {
     const [first] = rows;
-    this.tools = tools;
+    this.#tools = tools;
     this.id = first?.group ?? makeId();
     this.kind = first?.kind ?? kind;
     this.#rows = rows;
+  }
+
+  protected get tools(): OperationTools {
+    return this.#tools;
   }
 
   get applied(): Promise<void> {

@@ -28,6 +28,9 @@ test('mail for later is found after a reload and many other changes, and cancell
   await world.pass(5000);
   const [found] = await client.sends();
   assert.deepEqual([found?.subject, found?.status, found?.sendAt], ['Later', 'queued', sendAt]);
+  // What an app logs of it: the change, and nothing of the client.
+  const { id: operationId, kind } = sent;
+  assert.equal(JSON.stringify(sent), JSON.stringify({ id: operationId, kind }));
   const answer = found?.operation.cancel();
   await world.pass(5000, answer);
   assert.deepEqual(found?.draft, { mailbox: 'Drafts', id: (await answer)?.draft.uid });
