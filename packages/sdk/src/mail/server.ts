@@ -109,9 +109,15 @@ export class MailServer {
         if (this.pausedUntil <= platform.ticks()) return token;
         continue;
       }
-      await new Promise<void>((over) => {
+      await new Promise<void>((resolve) => {
+        const over = () => {
+          cancel();
+          // An app may have one signal for many calls.
+          signal?.removeEventListener('abort', over);
+          resolve();
+        };
         const cancel = platform.after(ms, over);
-        signal?.addEventListener('abort', () => over(cancel()), { once: true });
+        signal?.addEventListener('abort', over);
       });
     }
   }

@@ -1,5 +1,6 @@
 /** What programs, browsers and disks do wrong around the engine: it goes on. */
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 import { memoryStore, openMail, type Store } from '../../src/mail.ts';
 import { FakeServer } from '../../src/testing/testing.ts';
@@ -135,6 +136,16 @@ test('a search that is given up while the server wants a pause is over at once',
   world.server.failNext({ status: 429, retryAfter: 60 });
   await assert.rejects(client.search({ text: 'one' }), { code: 'rate_limited' });
   const giving = new AbortController();
+  const { signal } = new AbortController();
+  const listened = () => getEventListeners(signal, 'abort').length;
+  const waiting = client.search({ text: 'waits' }, { signal });
+  await world.pass(1000);
+  assert.equal(listened(), 1);
+  await world.pass(60_000, waiting);
+  await waiting;
+  assert.equal(listened(), 0);
+  world.server.failNext({ status: 429, retryAfter: 60 });
+  await assert.rejects(client.search({ text: 'one' }), { code: 'rate_limited' });
   const found = client.search({ text: 'two' }, { signal: giving.signal });
   const over = assert.rejects(found, { name: 'AbortError' });
   giving.abort();
