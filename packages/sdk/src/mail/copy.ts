@@ -306,8 +306,9 @@ export class Copy {
     for (const file of files) if ('put' in file) this.#files.set(String(file.row.blob), file);
     this.#keepNew(added);
     if (isKnown) this.row = next;
-    // Another tab stored changes, and perhaps died before it told: they go before these.
-    else await this.reload();
+    // Another tab stored changes, and perhaps died before it told: they go before these. Whether they can be read now or not,
+    // these are stored: whoever was told otherwise would send a mail again.
+    else await this.reload().catch(() => undefined);
     return added;
   }
 

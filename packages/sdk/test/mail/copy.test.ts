@@ -59,3 +59,23 @@ test('what a look could not read, the next one reads', async (t) => {
   await other.reload();
   assert.equal(other.operations.length, 1);
 });
+
+test('a change that is stored has not failed, whatever can be read after it', async (t) => {
+  const { store, copies, say } = await openTwo();
+  const [one, other] = copies;
+  await say({ revision: 0 });
+  for (const copy of copies) await copy.reload();
+  const create = (mailbox: string) => [
+    { kind: 'mailbox', action: 'create', mailbox, ids: [] } as const,
+  ];
+  await one.add(() => create('Work'));
+  t.mock.method(store, 'range').mock.mockImplementationOnce(async () => {
+    throw new Error('the store is busy');
+  });
+  await other.add(() => create('Home'));
+  await other.reload();
+  assert.deepEqual(
+    other.operations.map(({ mailbox }) => mailbox),
+    ['Work', 'Home'],
+  );
+});
