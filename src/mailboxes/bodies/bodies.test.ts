@@ -7,7 +7,7 @@ import {
   openTestDatabase,
   type TestDatabase,
 } from '../../../test/support/databases.ts';
-import { Bodies, BodyFolder, GrowingBuffer } from './bodies.ts';
+import { Bodies, BodyFolder, GrowingBuffer, StoreUnavailable } from './bodies.ts';
 
 const DAY = 86_400_000;
 const signal = new AbortController().signal;
@@ -149,6 +149,47 @@ onEachEngine('bodies', (engine) => {
       'bodies are stored again',
     ]);
     assert.equal(store.bodies.isUp, undefined);
+  });
+
+  test('a folder of bodies that an operator removed is made again by the next one of its name', async () => {
+    const store = new BodyFolder((await openStore()).path);
+    const keep = async (id: string) =>
+      (await store.create(`ab/ab${id}-0000-4000-8000-000000000000`)).finish();
+    await keep('000000');
+    await rm(join(store.location, 'ab'), { recursive: true });
+    await keep('000001');
+    assert.deepEqual(await readdir(join(store.location, 'ab')), [
+      'ab000001-0000-4000-8000-000000000000',
+    ]);
+  });
+
+  test('small mail is taken while nobody can tell how much room its bodies have', async (t) => {
+    const store = await openStore();
+    const gone = Object.assign(new Error('ENOTCONN: socket is not connected, statfs'), {
+      code: 'ENOTCONN',
+      syscall: 'statfs',
+    });
+    t.mock.method(BodyFolder.prototype, 'freeBytes', () => Promise.reject(gone));
+    assert.equal(await store.bodies.checkRoom(1_000), undefined);
+    assert.equal((await store.bodies.checkRoom(100_000))?.code, 'unavailable');
+    assert.equal(await store.bodies.isDiskFull(), false);
+  });
+
+  test('a bucket that answers is ready, though the last body was not stored there', async (t) => {
+    const { database, path } = await openStore();
+    const store = new BodyFolder(path);
+    Object.defineProperty(store, 'isRemote', { value: true });
+    const bodies = new Bodies({ database, store });
+    t.after(() => bodies.close());
+    await bodies.checkStore(false);
+    t.mock.method(store, 'create', () => Promise.reject(new StoreUnavailable('it answered 500')));
+    await assert.rejects(
+      bodies.stage(chunksOf('b'.repeat(100_000)), () => {}),
+      {
+        code: 'unavailable',
+      },
+    );
+    assert.equal(await bodies.readiness(), true);
   });
 
   test('a new database and a new folder belong together after the first start', async () => {

@@ -140,8 +140,8 @@ export class Bodies {
 
   async #test(): Promise<void> {
     await this.#compareIds();
-    // A bucket may take one octet, and no more.
-    if (this.#store.isRemote || !this.#health.isRefusing) return;
+    // A bucket may take one octet, and no more. Another's folder is left as it is.
+    if (this.#store.isRemote || this.#mismatch || !this.#health.isRefusing) return;
     const begun = await this.#store.create().catch(() => undefined);
     await begun?.abandon();
     if (begun) this.#health.accepted();
@@ -164,7 +164,9 @@ export class Bodies {
   async readiness(): Promise<boolean | 'degraded'> {
     const answers = await this.#health.answers();
     if (this.#mismatch !== undefined) return false;
-    return (answers && !this.#health.isRefusing) || 'degraded';
+    // A bucket is asked for a body alone: one failure of a minute would be told until the next large message.
+    const isRefusing = this.#health.isRefusing && !this.#store.isRemote;
+    return (answers && !isRefusing) || 'degraded';
   }
 
   /** Whether a store on another machine answers; undefined for a folder. */
@@ -175,9 +177,12 @@ export class Bodies {
   /** As {@link readLastBackup}. */
   readonly lastBackupAt = (): Promise<EpochMs | undefined> => readLastBackup(this.#store);
 
-  /** Whether the disk of this machine is full, so that mail that needs it is deferred. @throws the file system's error */
+  /** Whether the disk of this machine is full, so that mail that needs it is deferred; false where it cannot be told. */
   isDiskFull(): Promise<boolean> {
-    return this.#room.isFull();
+    return this.#room.isFull().catch((error: unknown) => {
+      this.#tell(error, 'refused');
+      return false;
+    });
   }
 
   /** Stores and removes nothing from now on: the folder was replaced. */
@@ -245,7 +250,8 @@ export class Bodies {
     if (octets > INLINE_MAX && !this.#health.isUp) return refuseToKeep();
     if (octets <= this.#withoutDisk) return undefined;
     const bytes = await this.#room.free().catch((error: unknown) => this.#tell(error, 'refused'));
-    if (bytes === undefined) return refuseToKeep();
+    // A small one is in a row: its database says whether it has room.
+    if (bytes === undefined) return octets > INLINE_MAX ? refuseToKeep() : undefined;
     if (bytes >= FREE_BYTES_LEFT + octets) return undefined;
     return noSpace(new Error(`${bytes} bytes are free, ${FREE_BYTES_LEFT} of them are kept free`));
   }

@@ -45,9 +45,9 @@ export class BodyFolder implements BodyStore {
   }
 
   async create(name = newBodyName()): Promise<NewBody> {
-    await this.#makeFolderOf(name);
     const path = join(this.location, name);
-    return new NewFile(name, path, await open(path, 'wx', 0o600));
+    const handle = await this.#inFolderOf(name, () => open(path, 'wx', 0o600));
+    return new NewFile(name, path, handle);
   }
 
   /** Its file is opened before the first piece is yielded, and stays readable when it is removed meanwhile. */
@@ -143,22 +143,15 @@ export class BodyFolder implements BodyStore {
     return isThere && this.#move(name, join(QUARANTINE, name));
   }
 
-  /** Makes the folder again where an operator has removed it. @returns false where the file does not exist */
-  async #move(from: string, to: string, isAgain = false): Promise<boolean> {
-    await this.#makeFolderOf(to);
-    try {
-      await rename(join(this.location, from), join(this.location, to));
-      return true;
-    } catch (error) {
-      if (!isMissing(error)) throw error;
-      if (isAgain) return false;
-      this.#made.delete(dirname(to));
-      return this.#move(from, to, true);
-    }
+  /** @returns false where the file does not exist */
+  #move(from: string, to: string): Promise<boolean> {
+    const [old, path] = [join(this.location, from), join(this.location, to)];
+    const moved = this.#inFolderOf(to, () => rename(old, path)).then(() => true);
+    return moved.catch(when(isMissing, false));
   }
 
   async restore(name: string): Promise<boolean> {
-    const isMoved = await this.#move(join(QUARANTINE, name), name).catch(when(isMissing, false));
+    const isMoved = await this.#move(join(QUARANTINE, name), name);
     if (isMoved) await syncFolder(dirname(join(this.location, name)));
     return isMoved;
   }
@@ -171,6 +164,19 @@ export class BodyFolder implements BodyStore {
   async sweepUnfinished(): Promise<void> {}
 
   close(): void {}
+
+  /** Does what needs the folder of a body, which is made again where an operator has removed it. */
+  async #inFolderOf<T>(name: string, act: () => Promise<T>): Promise<T> {
+    await this.#makeFolderOf(name);
+    try {
+      return await act();
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+      this.#made.delete(dirname(name));
+      await this.#makeFolderOf(name);
+      return act();
+    }
+  }
 
   /** A file is only as durable as the folder entries on the way to it. */
   async #makeFolderOf(name: string): Promise<void> {

@@ -61,7 +61,7 @@ export interface WantedBytes {
 export interface BodyStore {
   /** Its name for the operator: a path, or the URL of a bucket without its key. */
   readonly location: string;
-  /** Whether it may be unreachable for a while: then it is tested now and then. */
+  /** Whether it is on another machine. */
   readonly isRemote: boolean;
   /**
    * Begins a body, in a store that has a note.
@@ -124,14 +124,17 @@ export class StoreUnavailable extends Error {
   }
 }
 
-/** Codes of a folder that may not be used, whose mount is gone, or whose disk fails. No socket has them. */
+/** Codes of a folder that may not be used, whose mount is gone, or whose disk fails. */
 const FOLDER_FAILS = /^(?:EACCES|EIO|ENODEV|ENOENT|ENOTCONN|ENOTDIR|ENXIO|EPERM|EROFS|ESTALE)$/;
 
 /** What a store cannot do until somebody acts, a folder of this machine as well; undefined for any other error. */
 export function asUnavailable(error: unknown): StoreUnavailable | undefined {
   if (error instanceof StoreUnavailable) return error;
-  const isFolder = error instanceof Error && FOLDER_FAILS.test(fileErrorCode(error) ?? '');
-  return isFolder ? new StoreUnavailable(error.message, true) : undefined;
+  if (!(error instanceof Error)) return undefined;
+  const { syscall, message }: NodeJS.ErrnoException = error;
+  // A database that is away has them, too: its socket is no file then, or a firewall forbids the connection.
+  const isFolder = syscall !== 'connect' && FOLDER_FAILS.test(fileErrorCode(error) ?? '');
+  return isFolder ? new StoreUnavailable(message, true) : undefined;
 }
 
 /*

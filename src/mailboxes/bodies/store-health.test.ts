@@ -28,6 +28,15 @@ test('a test that fails by the database leaves the store as it was', async (t) =
   health.close();
 });
 
+test('a database whose socket is gone is no store that does not answer', async () => {
+  const text = 'connect ENOENT /run/postgresql/.s.PGSQL.5432';
+  const failure = Object.assign(new Error(text), { code: 'ENOENT', syscall: 'connect' });
+  const health = new StoreHealth({ test: () => Promise.reject(failure) });
+  await assert.rejects(health.test(), failure);
+  assert.equal(health.isUp, true);
+  health.close();
+});
+
 test('a test after a failed request that fails by the database does not end the process', async () => {
   const said = Promise.withResolvers<unknown[]>();
   const log = { info: () => {}, warn: () => {}, error: (...args: unknown[]) => said.resolve(args) };
