@@ -346,7 +346,6 @@ suite('a database on PostgreSQL', { skip }, () => {
   });
 });
 
-/** Freezes migrations: `migrations/released.json` has the SHA-256 of each: `{"0001.ts": "..."}`. */
 test('a migration on SQLite is done with all that belongs to it, or not at all', async () => {
   using db = new DatabaseSync(':memory:');
   const kysely = kyselyOn(db);
@@ -364,6 +363,7 @@ test('a migration on SQLite is done with all that belongs to it, or not at all',
   assert.equal(isNoted().length, 1);
 });
 
+/** Freezes migrations: `migrations/released.json` has the SHA-256 of each: `{"0001.ts": "..."}`. */
 test('a migration that is on main is never edited', () => {
   const folder = new URL('./migrations/', import.meta.url);
   const read = (name: string) => readFileSync(new URL(name, folder), 'utf8');

@@ -1,9 +1,18 @@
 import assert from 'node:assert/strict';
-import { closeSync, mkdtempSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, test } from 'node:test';
+import { UnfitDatabase } from '../migrate.ts';
 import { openSqlite } from './sqlite.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'postroom-sqlite-'));
@@ -19,6 +28,17 @@ test('snapshots work again after a time in which no file could be opened', async
   renameSync(`${path}-away`, path);
   await Promise.all(Array.from({ length: 20 }, look));
   await database.close();
+});
+
+test('a database that is refused gets no file beside it', async () => {
+  const path = join(folder, 'refused.sqlite');
+  await (await openSqlite({ path })).close();
+  const file = new DatabaseSync(path);
+  file.exec('alter table counters add column colour text');
+  file.close();
+  rmSync(`${path}-reserve`);
+  await assert.rejects(openSqlite({ path }), UnfitDatabase);
+  assert.equal(existsSync(`${path}-reserve`), false);
 });
 
 test('a damaged page is reported once, and the database stays marked as damaged', async () => {

@@ -169,8 +169,8 @@ async function open(options: SqliteOptions): Promise<Database> {
     await migrate(kyselyOn(writer), 'sqlite');
   } catch (error) {
     writer.close();
-    // A full disk has room for it again: that of the log.
-    keepReserve(path);
+    // The disk has room for it again: that of the log.
+    if (isStorageFull(error)) keepReserve(path);
     throw error;
   }
   let isDamaged = false;
