@@ -175,6 +175,20 @@ onEachEngine('bodies', (engine) => {
     assert.equal(await store.bodies.isDiskFull(), false);
   });
 
+  test('a disk of its own for the database needs room for mail, and does not end the time of removed bodies', async () => {
+    const { database, path } = await openStore();
+    const store = new BodyFolder(path);
+    const bodies = new Bodies({ database, store, databaseBytes: async () => 2 ** 20 });
+    assert.equal((await bodies.checkRoom(100_000))?.code, 'storage_full');
+    assert.equal(await bodies.isDiskFull(), true);
+    await mkdir(join(path, 'ab'));
+    const file = 'ab/ab000000-0000-4000-8000-000000000000';
+    await writeFile(join(path, file), 'a');
+    await bodies.removeFiles([file]);
+    assert.equal(await store.has(file), true);
+    bodies.close();
+  });
+
   test('a bucket that answers is ready, though the last body was not stored there', async (t) => {
     const { database, path } = await openStore();
     const store = new BodyFolder(path);

@@ -41,7 +41,7 @@ import {
   readLastBackup,
 } from './body-store.ts';
 import { DiskRoom, FREE_BYTES_LEFT, noSpace } from './disk-room.ts';
-import { StoreHealth } from './store-health.ts';
+import { refuseToKeep, refuseToRead, StoreHealth } from './store-health.ts';
 
 export type { BucketAddress } from './body-bucket.ts';
 export { BodyFolder } from './body-folder.ts';
@@ -74,6 +74,8 @@ export interface BodiesOptions {
   readonly database: Database;
   /** The store of the large ones. */
   readonly store: BodyStore;
+  /** Free bytes of the disk of an SQLite database: there, each message needs some, too. */
+  readonly databaseBytes?: (() => Promise<number>) | undefined;
   /** How long a file stays after nothing names it any more; 0: it is removed at once. */
   readonly keepHours?: number;
   readonly log?: Pick<Logger, 'info' | 'warn' | 'error'> | undefined;
@@ -95,18 +97,20 @@ export class Bodies {
   /** Bytes up to which a message needs no disk of this machine: those that PostgreSQL keeps in a row. */
   readonly #withoutDisk: number;
 
-  constructor({ database, store, keepHours = 48, log, now = Date.now }: BodiesOptions) {
+  constructor(options: BodiesOptions) {
+    const { database, store, databaseBytes, keepHours = 48, log, now = Date.now } = options;
     this.#database = database;
     this.#store = store;
     this.#health = new StoreHealth({ test: () => this.#test(), log });
     const isElsewhere = database.engine === 'postgres';
     this.#withoutDisk = isElsewhere ? INLINE_MAX : -1;
     const deferred = isElsewhere ? 'mail above 64 KiB' : 'mail';
-    this.#room = new DiskRoom({ freeBytes: () => store.freeBytes(), deferred, log });
+    const freeBytes = async () =>
+      Math.min(await store.freeBytes(), (await databaseBytes?.()) ?? Number.POSITIVE_INFINITY);
+    this.#room = new DiskRoom({ freeBytes, deferred, log });
     this.#log = log;
     this.files = new BodyFiles({
       ...{ database, store, log, now, keepMs: keepHours * HOUR_MS },
-      freeBytes: () => this.#room.free(),
       // Before a sweep: another folder may have been mounted here since the start.
       isOurs: async () => !(await this.checkStore(false)) && this.#health.isUp,
       whileUp: (act) => this.#whileUp(act),
@@ -165,8 +169,7 @@ export class Bodies {
     const answers = await this.#health.answers();
     if (this.#mismatch !== undefined) return false;
     // A bucket is asked for a body alone: one failure of a minute would be told until the next large message.
-    const isRefusing = this.#health.isRefusing && !this.#store.isRemote;
-    return (answers && !isRefusing) || 'degraded';
+    return (answers && (this.#store.isRemote || !this.#health.isRefusing)) || 'degraded';
   }
 
   /** Whether a store on another machine answers; undefined for a folder. */
@@ -178,11 +181,9 @@ export class Bodies {
   readonly lastBackupAt = (): Promise<EpochMs | undefined> => readLastBackup(this.#store);
 
   /** Whether the disk of this machine is full, so that mail that needs it is deferred; false where it cannot be told. */
-  isDiskFull(): Promise<boolean> {
-    return this.#room.isFull().catch((error: unknown) => {
-      this.#tell(error, 'refused');
-      return false;
-    });
+  async isDiskFull(): Promise<boolean> {
+    const said = this.#room.isFull().catch((error: unknown) => this.#tell(error, 'refused'));
+    return (await said) ?? false;
   }
 
   /** Stores and removes nothing from now on: the folder was replaced. */
@@ -395,12 +396,4 @@ export class Bodies {
     if (!away) throw error;
     this.#health[as](away);
   }
-}
-
-function refuseToKeep(): Refusal {
-  return new Refusal('unavailable', 'no mail above 64 KiB can be kept right now');
-}
-
-function refuseToRead(): Refusal {
-  return new Refusal('unavailable', 'the source of this message cannot be read right now');
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { type FileHandle, open, statfs, unlink } from 'node:fs/promises';
+import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import {
@@ -18,7 +18,7 @@ import { Upload } from '@aws-sdk/lib-storage';
 import { LRUCache } from 'lru-cache';
 import pLimit from 'p-limit';
 import { when } from '../../platform/errors/errors.ts';
-import { ensureFolder } from '../../platform/files/files.ts';
+import { ensureFolder, freeBytesAt } from '../../platform/files/files.ts';
 import { entries } from '../../platform/memory/memory.ts';
 import { readRange } from './body-folder.ts';
 import {
@@ -208,8 +208,7 @@ export class BodyBucket implements BodyStore {
   /** Of the disk where bodies wait until they are whole. */
   async freeBytes(): Promise<number> {
     await this.#makeSpool();
-    const { bavail, bsize } = await statfs(this.#spool);
-    return bavail * bsize;
+    return freeBytesAt(this.#spool);
   }
 
   async readNote(note: Note): Promise<string> {

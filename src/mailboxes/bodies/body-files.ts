@@ -17,8 +17,6 @@ export interface BodyFilesOptions {
   readonly keepMs: number;
   readonly log: Pick<Logger, 'info' | 'warn' | 'error'> | undefined;
   readonly now: () => EpochMs;
-  /** Free bytes of this machine's disk. */
-  readonly freeBytes: () => Promise<number>;
   /** Whether the store answers, and belongs to the database. */
   readonly isOurs: () => Promise<boolean>;
   /** Does it where the store answers and belongs to the database, and notes where it does not answer. */
@@ -47,7 +45,8 @@ export class BodyFiles {
 
   /** A bucket has no disk of ours. */
   async #isDiskLow(): Promise<boolean> {
-    return !this.#options.store.isRemote && (await this.#options.freeBytes()) < KEEP_ABOVE_BYTES;
+    const { store } = this.#options;
+    return !store.isRemote && (await store.freeBytes()) < KEEP_ABOVE_BYTES;
   }
 
   /**

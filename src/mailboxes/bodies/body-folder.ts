@@ -7,13 +7,18 @@ import {
   readFile,
   rename,
   stat,
-  statfs,
   unlink,
   utimes,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { when } from '../../platform/errors/errors.ts';
-import { ensureFolder, isMissing, replaceDurably, syncFolder } from '../../platform/files/files.ts';
+import {
+  ensureFolder,
+  freeBytesAt,
+  isMissing,
+  replaceDurably,
+  syncFolder,
+} from '../../platform/files/files.ts';
 import {
   BodyLost,
   type BodyStore,
@@ -80,13 +85,12 @@ export class BodyFolder implements BodyStore {
     for (const name of names) await removeFile(join(this.location, name));
   }
 
-  async freeBytes(): Promise<number> {
-    const { bavail, bsize } = await statfs(this.location).catch((error: unknown) => {
+  freeBytes(): Promise<number> {
+    return freeBytesAt(this.location).catch((error: unknown) => {
       // The folder is created when the first large body comes.
-      if (isMissing(error)) return statfs(dirname(this.location));
+      if (isMissing(error)) return freeBytesAt(dirname(this.location));
       throw error;
     });
-    return bavail * bsize;
   }
 
   async readNote(note: Note): Promise<string> {

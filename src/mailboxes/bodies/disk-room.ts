@@ -1,6 +1,6 @@
 /**
- * The free space of the disk that bodies are written to. {@link FREE_BYTES_LEFT} of it are kept free of mail, so that
- * accepted mail can still be read, marked, removed and delivered.
+ * The free space of the disk that mail is written to, of two the lesser one. {@link FREE_BYTES_LEFT} of it are kept free of
+ * mail, so that accepted mail can still be read, marked, removed and delivered.
  *
  * Only a measurement changes the state and writes the log, so that a full disk is one line when it begins and one when
  * it is over. While it is full, it is measured again and again.
@@ -40,12 +40,12 @@ export class DiskRoom {
       () =>
         log?.error(
           { freeBytes: this.#freeBytes, keptFree: FREE_BYTES_LEFT },
-          `the disk of DATA_DIR is full: ${deferred} is deferred until there is space`,
+          `the disk of DATA_DIR, or that of its bodies, is full: ${deferred} is deferred until there is space`,
         ),
       () =>
         log?.info(
           { freeBytes: this.#freeBytes },
-          `the disk of DATA_DIR has space again: ${deferred} is accepted`,
+          `the disk has space again: ${deferred} is accepted`,
         ),
     );
   }

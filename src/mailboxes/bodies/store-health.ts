@@ -4,6 +4,7 @@
  * one line when it begins and one when it ends.
  */
 import type { Logger } from 'pino';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { Outage, within } from '../../platform/time/time.ts';
 import { asUnavailable, type StoreUnavailable } from './body-store.ts';
 
@@ -145,4 +146,14 @@ export class StoreHealth {
     if (this.#isClosed) return;
     this.#next = setTimeout(() => void this.test().catch(this.#explain), TEST_EVERY_MS).unref();
   }
+}
+
+/* What callers get meanwhile. */
+
+export function refuseToKeep(): Refusal {
+  return new Refusal('unavailable', 'no mail above 64 KiB can be kept right now');
+}
+
+export function refuseToRead(): Refusal {
+  return new Refusal('unavailable', 'the source of this message cannot be read right now');
 }

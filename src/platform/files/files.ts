@@ -3,7 +3,7 @@
  * user.
  */
 import { randomBytes } from 'node:crypto';
-import { chmod, link, mkdir, open, rename, stat, unlink } from 'node:fs/promises';
+import { chmod, link, mkdir, open, rename, stat, statfs, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /** Code of a file system error such as `ENOENT`; undefined for any other error. */
@@ -111,6 +111,12 @@ export async function syncFolder(path: string): Promise<void> {
     // Some file systems (network, FUSE) have no fsync for folders and say so.
     if (!['EINVAL', 'ENOTSUP'].includes(fileErrorCode(error) ?? '')) throw error;
   }
+}
+
+/** What the disk of a folder has free for this user. @throws the file system's error */
+export async function freeBytesAt(folder: string): Promise<number> {
+  const { bavail, bsize } = await statfs(folder);
+  return bavail * bsize;
 }
 
 /** Of folders those that are there, the first on each disk. */

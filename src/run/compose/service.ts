@@ -16,6 +16,7 @@ import {
   type SettingStore,
   settingStore,
 } from '../../platform/database/database.ts';
+import { freeBytesAt } from '../../platform/files/files.ts';
 import { changeLevel } from '../../platform/log/log.ts';
 import { testNetworks } from '../../platform/net/net.ts';
 import { joinNodes, NodeRefused } from '../../platform/nodes/nodes.ts';
@@ -132,9 +133,7 @@ async function open(
   onStop(() => nodes.leave());
   const shared = await openShared({ config, database, logger, nodes, timing });
   onStop(() => shared?.stop());
-  const store = await openBodyStore(config.bodies);
-  const keepHours = config.limits.bodyKeepHours;
-  const bodies = new Bodies({ database, store, keepHours, log: logger });
+  const bodies = await openBodies({ config, database, logger });
   onStop(() => bodies.close());
   const { now } = nodes;
   const keys = signingKeysOf(config, secrets);
@@ -185,6 +184,21 @@ async function open(
   onStop(() => drain(parts, config.drainSeconds));
   const { mailstore, changes } = parts;
   return { config, addresses, secrets, isFirst, mailstore, changes };
+}
+
+async function openBodies({
+  config,
+  database,
+  logger,
+}: Pick<Opening, 'config' | 'database' | 'logger'>): Promise<Bodies> {
+  const isHere = database.engine === 'sqlite';
+  return new Bodies({
+    database,
+    store: await openBodyStore(config.bodies),
+    databaseBytes: isHere ? () => freeBytesAt(config.dataDir) : undefined,
+    keepHours: config.limits.bodyKeepHours,
+    log: logger,
+  });
 }
 
 /**
