@@ -118,6 +118,9 @@ onEachEngine('attention', (engine) => {
       }));
     const { text } = (await lookAtDisk({ readGauge })) ?? assert.fail();
     assert.match(text, /^The disk of \/data\/bodies on this node has 4 % \(4\.0 GB\) left\. When/);
+    const withoutSize = async (name: string) =>
+      name === 'postroom_disk_free_bytes' ? [{ labels: { folder: '/data' }, value: 5 }] : [];
+    assert.equal(await lookAtDisk({ readGauge: withoutSize }), undefined, 'not "Infinity %"');
   });
 
   test('messages whose text is lost are told, but not one that may yet come', async () => {

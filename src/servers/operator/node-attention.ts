@@ -97,8 +97,10 @@ export const diskSize = (octets: number) =>
 
 export async function lookAtDisk({ readGauge }: Pick<NodeParts, 'readGauge'>) {
   const sizes = await readGauge('postroom_disk_size_bytes');
-  const disks = (await readGauge('postroom_disk_free_bytes')).map(({ labels, value: free }) => {
-    const size = sizes.find((one) => one.labels.folder === labels.folder)?.value ?? 0;
+  const disks = (await readGauge('postroom_disk_free_bytes')).flatMap(({ labels, value: free }) => {
+    const size = sizes.find((one) => one.labels.folder === labels.folder)?.value;
+    // The two are read one after the other, and one that cannot be read is left out.
+    if (!size) return [];
     // On a small disk mail is deferred long before so few percent are left.
     return { folder: labels.folder, free, part: free / size, isFull: free < FREE_BYTES_LEFT };
   });
