@@ -149,7 +149,7 @@ async function moveOnlyBodies(
     const { bodies, octets, missing } = moved.made;
     const old = `${from.location}/quarantine`;
     const text = [
-      `${bodies} bodies are in ${to.location} and were read back; this run copied ${formatBytes(octets)}.`,
+      `${bodies === 1 ? '1 body is' : `${bodies} bodies are`} in ${to.location}, read back and compared; this run copied ${formatBytes(octets)}.`,
       ...tellMissing(missing),
       `Start the service ${setting}. The old copies are in ${old}: remove them once the new store is checked.`,
     ];

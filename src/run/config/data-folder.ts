@@ -130,9 +130,12 @@ export async function refuseMoved(dataDir: string): Promise<void> {
   if (!move?.isComplete) return;
   const isBucket = move.bodies?.startsWith('http');
   const bucket = isBucket ? `, and S3_URL to ${move.bodies}` : '';
+  const bodiesFirst = isBucket
+    ? 'bring the bodies back with these settings (`postroom move --bodies folder`), then '
+    : '';
   throw new ConfigError([
     `DATA_DIR: the data in ${quote(dataDir)} was moved to ${move.to}, and is out of date here: set DATABASE_URL to that database${bucket}. ` +
-      `To go back to the old data, drop that database, with all mail that came since, and remove ${join(dataDir, MOVED)}`,
+      `To go back to the old data, ${bodiesFirst}drop that database, with all mail that came since, and remove ${join(dataDir, MOVED)}`,
   ]);
 }
 
