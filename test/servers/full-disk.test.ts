@@ -143,6 +143,30 @@ test('doctor says that a disk has no inode left, on which large mail is deferred
   assert.match(output, /^failed {3}disk .*but no inode is free$/m);
 });
 
+test('doctor looks at a disk of the bodies; with a bucket at that where they wait for it', {
+  skip,
+}, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'postroom-disks-'));
+  for (const [name, size] of [
+    ['bodies', '8m'],
+    ['spool', '2g'],
+  ]) {
+    const path = join(folder, name ?? '');
+    mkdirSync(path);
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', path]);
+    after(() => execFileSync('umount', ['--lazy', path]));
+  }
+  const ports = { PORT: String(await freePort()), SMTP_PORT: '0' };
+  const settings = { ...ports, DATA_DIR: folder, DNS_SERVERS: '127.0.0.1:9' };
+  const lineOf = async (more = {}) => {
+    const { output } = await runHere(['doctor'], { ...settings, ...more });
+    return /^.*disk of bodies.*$/m.exec(output)?.[0] ?? output;
+  };
+  assert.match(await lineOf(), /^failed .*8\.\d MB/);
+  const bucket = 'http://key:secret@127.0.0.1:9/bucket';
+  assert.match(await lineOf({ S3_URL: bucket }), /^ok .*2\.\d GB/);
+});
+
 test('a migration that a full disk cuts short leaves the database as it was, and a start with room makes it', {
   skip,
 }, async () => {

@@ -163,7 +163,7 @@ async function lookAtDatabase(config: StoreSettings) {
 
 const MUCH_FREE = 1024 * 1024 * 1024;
 
-/** The disk of DATA_DIR, or where it will be. */
+/** The disk of a folder, or where that will be. */
 export async function checkDisk(path: string): Promise<Verdict> {
   const { bavail, bsize, blocks, files, ffree } = await statfs(path).catch((error: unknown) => {
     if (isMissing(error)) return statfs('.');

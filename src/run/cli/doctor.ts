@@ -82,7 +82,8 @@ async function examine(
   const dns = new DnsResolver({ servers: config.dns.servers, timeouts: DNS_TIMEOUTS });
   const { mailHostname: host, http, smtp, outbound, mailstore } = config;
   const service = checkService(publicUrlOf(http.host, http.port));
-  const [, other] = await firstOnDisks([config.dataDir, config.bodies.folder]);
+  const { bucket, folder, spool } = config.bodies;
+  const [, other] = await firstOnDisks([config.dataDir, bucket ? spool : folder]);
   const checks: Record<string, () => Promise<Verdict>> = {
     ...(config.misspelt.length > 0 && { '.env': async () => checkNames(config.misspelt) }),
     'data folder': () => checkFolder(config.dataDir),
@@ -102,7 +103,7 @@ async function examine(
   if (http.publicUrl.startsWith('https:')) checks['reverse proxy'] = async () => checkProxy(http);
   const { redis } = config;
   if (redis) checks.Redis = () => checkRedis(redis);
-  if (config.bodies.bucket) checks.bucket = () => checkBucket(config);
+  if (bucket) checks.bucket = () => checkBucket(config);
   const { relay } = outbound;
   if (relay) checks.relay = () => checkRelay(relay, host);
   const { rspamdUrl } = config.senderChecks;
