@@ -58,7 +58,7 @@ const LONGEST_WAIT_MS = 8000;
 const LONGEST_RETRY_AFTER_S = 60;
 
 /** What Node says of a connection that was never made: the request cannot have reached the server. */
-const NEVER_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']);
+const NEVER_SENT = /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)$/;
 
 /** The address of a server, without slashes at its end. @throws TypeError where it is none */
 export function readBaseUrl(text: string): string {
@@ -102,8 +102,9 @@ export class Transport {
 /** With its question mark; members that are undefined are left out. */
 export function writeQuery(query: Readonly<Record<string, unknown>>): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined);
-  if (given.length === 0) return '';
-  return `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
+  // It makes texts of the values itself.
+  const text = `${new URLSearchParams(given as [string, string][])}`;
+  return text && `?${text}`;
 }
 
 /** A request as `fetch` takes it. */
@@ -152,7 +153,7 @@ export async function sendOnce<T>(
     text = await watched.text();
   } catch (error) {
     signal?.throwIfAborted();
-    const mayHaveHappened = method !== 'GET' && !NEVER_SENT.has(codeOf(error));
+    const mayHaveHappened = method !== 'GET' && !NEVER_SENT.test(codeOf(error));
     throw new ConnectionError(error, mayHaveHappened, attempt);
   } finally {
     clearTimeout(timer);

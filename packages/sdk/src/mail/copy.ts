@@ -140,8 +140,8 @@ export class Copy {
    */
   #isKnown(now: AccountRow | undefined): boolean {
     const of = (row: AccountRow | undefined) => [row?.epoch, row?.seq, row?.asked].join();
-    const { revision = Number.POSITIVE_INFINITY } = now ?? {};
-    return of(now) === of(this.row) && revision <= this.revision;
+    const { revision } = now ?? {};
+    return of(now) === of(this.row) && revision !== undefined && revision <= this.revision;
   }
 
   /** Mailboxes that somebody wants to be read now. */

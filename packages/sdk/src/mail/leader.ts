@@ -18,7 +18,7 @@ export interface LeaderOptions extends Omit<Lead, 'due'>, DueOptions {
   /** Something was written: other tabs should look. */
   readonly wrote: () => void;
   readonly baseUrl: string;
-  readonly tellTraffic: TellTraffic;
+  readonly tell: TellTraffic;
   readonly tellState: (state: MailState, reason?: string) => void;
   /** A request is over, and what came of it is written. */
   readonly ended: () => void;
@@ -55,7 +55,7 @@ export class Leader {
 
   constructor(options: LeaderOptions) {
     this.#options = options;
-    const { server, platform, baseUrl, tellTraffic } = options;
+    const { server, platform, baseUrl, tell } = options;
     this.#attempts = new Attempts(platform);
     this.due = new Due(options);
     const lead = { ...options, due: this.due };
@@ -67,7 +67,7 @@ export class Leader {
       token: () => server.token(),
       heard: (event) => this.#hear(event),
       lost: (code, wasLive) => this.#lose(code, wasLive),
-      tell: tellTraffic,
+      tell,
     });
   }
 

@@ -83,7 +83,7 @@ export class StoredMailClient implements MailClient, ClientParts {
       platform: this.platform,
       lead: (epoch) => this.#lead(epoch),
       // Those of a store that is lost may end when this tab leads by others.
-      stopLeading: () => tabs === this.#tabs && this.#stopLeading(),
+      deposed: () => tabs === this.#tabs && this.#stopLeading(),
       hear: (message) => this.#hear(message),
       state: () => ({
         state: this.state,
@@ -224,7 +224,7 @@ export class StoredMailClient implements MailClient, ClientParts {
         server: this.server,
         epoch,
         isOpen: (name) => this.#opened.has(name) || this.copy.asked.includes(name),
-        tellTraffic: this.#traffic('websocket'),
+        tell: this.#traffic('websocket'),
         tellState: (state, reason) => this.#setState(state, reason),
         received: (rows) => this.#received(rows),
         wrote: () => this.#tellTabs(),

@@ -20,6 +20,8 @@ export interface OperationTools {
   readonly change: Copy['add'];
 }
 
+const isOver = ({ state }: OperationRow) => state === 'rejected' || state === 'cancelled';
+
 /** One call may have made several rows, a thousand messages each; or none, where there was nothing to do: it is over. */
 export class StoredOperation implements Operation {
   readonly id: string;
@@ -60,7 +62,6 @@ export class StoredOperation implements Operation {
   }
 
   async undo(): Promise<void> {
-    const isOver = ({ state }: OperationRow) => state === 'rejected' || state === 'cancelled';
     const { copy, change } = this.tools;
     const isTakenBack = ({ seq }: OperationRow) =>
       copy.operations.some((one) => one.inverseOf === seq && !isOver(one));
@@ -96,15 +97,15 @@ export class StoredSend extends StoredOperation implements SendOperation {
 
   async cancel(): Promise<CancelSendAnswer | undefined> {
     const [row] = this.rows();
-    if (!row || row.state === 'rejected' || row.state === 'cancelled') return undefined;
-    const { copy } = this.tools;
+    if (!row || isOver(row)) return undefined;
+    const { copy, change, waitUntil } = this.tools;
     const { seq, mail, shown } = row;
-    const [cancelling] = await this.tools.change(() => [
+    const [cancelling] = await change(() => [
       { kind: 'send', ...copy.place(), ids: [], inverseOf: seq, needs: seq, mail, shown },
     ]);
     if (!cancelling) return undefined;
     let now: OperationRow | undefined;
-    await this.tools.waitUntil(() => {
+    await waitUntil(() => {
       now = copy.operations.find((one) => one.seq === cancelling.seq);
       return now?.kind !== 'send' || !isWaiting(now);
     });

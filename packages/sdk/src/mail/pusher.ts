@@ -115,7 +115,7 @@ export class Pusher {
     const { copy, epoch, due } = this.#lead;
     const seqs = new Set(batch.map(({ seq }) => seq));
     await copy.write(epoch, 'strict', () => {
-      for (const seq of seqs) this.#syncer.noteAnswer(seq);
+      for (const seq of seqs) this.#syncer.note(seq);
       // One that is on its way may be from before the answer.
       if (batch[0]?.kind === 'mailbox') due.add('list');
       return this.#end(

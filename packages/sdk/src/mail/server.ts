@@ -227,10 +227,11 @@ export function ownerOf(token: string): string | undefined {
 function withoutSecret(body: unknown): unknown {
   if (body instanceof Blob) return `(${body.size} bytes)`;
   if (typeof body !== 'object' || body === null) return body;
-  const hidden = Object.entries(body).map(([name, value]) =>
-    name === 'password' || (name === 'token' && !('mailbox' in body)) ? [name, '…'] : [name, value],
+  const isSecret = (name: string) =>
+    name === 'password' || (name === 'token' && !('mailbox' in body));
+  return Object.fromEntries(
+    Object.entries(body).map(([name, value]) => [name, isSecret(name) ? '…' : value]),
   );
-  return Object.fromEntries(hidden);
 }
 
 function describe(error: unknown): string {

@@ -51,7 +51,7 @@ export class Syncer {
     return ++this.#tick;
   }
 
-  noteAnswer(seq: number): void {
+  note(seq: number): void {
     this.#answered.set(seq, ++this.#tick);
   }
 

@@ -25,7 +25,7 @@ export interface TabsOptions {
   readonly platform: Platform;
   readonly lead: (epoch: number) => void;
   /** Another tab leads, or may: nothing is written any more. */
-  readonly stopLeading: () => void;
+  readonly deposed: () => void;
   readonly hear: (message: TabMessage) => void;
   /** Of this tab, where it leads. */
   readonly state: () => Pick<AccountRow, 'state' | 'stateReason' | 'revision'>;
@@ -115,7 +115,7 @@ export class Tabs {
   #stop(): void {
     if (this.epoch === undefined) return;
     this.epoch = undefined;
-    this.#options.stopLeading();
+    this.#options.deposed();
   }
 
   #queueForLock(): void {

@@ -220,11 +220,12 @@ export function rowToMessage(row: MessageRow, mailbox: string): MailMessage {
 
 /** The object of before, where nothing of it changed: who draws a list then leaves the row alone. */
 function keepSame(before: MailMessage | undefined, now: MailMessage): MailMessage {
-  if (!before || before.pending !== now.pending || before.mailbox !== now.mailbox) return now;
+  if (!before) return now;
   const isSame =
-    before.internalDate === now.internalDate &&
-    before.size === now.size &&
-    before.flags.join(' ') === now.flags.join(' ') &&
+    (['pending', 'mailbox', 'internalDate', 'size'] as const).every(
+      (name) => before[name] === now[name],
+    ) &&
+    before.flags.join() === now.flags.join() &&
     before.envelope.subject === now.envelope.subject &&
     before.envelope.messageId === now.envelope.messageId;
   return isSame ? before : now;
