@@ -26,7 +26,3 @@ test('a terminal that is narrower gets the widest column in several lines, and n
     `2   b${' '.repeat(21)}-`,
   ]);
 });
-
-test('a row whose cells are all empty is a line', () => {
-  assert.equal(table(['text'], [[''], ['b']]), 'text\n\nb');
-});

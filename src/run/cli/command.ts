@@ -88,7 +88,7 @@ export function table(
   return lines
     .flatMap((line) => {
       const height = Math.ceil(
-        Math.max(1, ...line.map(({ length }, at) => length / (widths[at] || 1))),
+        Math.max(...line.map(({ length }, at) => length / (widths[at] ?? 1))),
       );
       return Array.from({ length: height }, (_, row) =>
         line.map((cell, at) => {
