@@ -8,7 +8,7 @@ import {
   type ParsedMessage,
   parseMessage,
   putInFront,
-  readMessageIds,
+  readMessageId,
   readPreview,
   shiftParsed,
 } from '../../protocols/message/message.ts';
@@ -101,7 +101,7 @@ export function threadHeaders(
   references: readonly string[],
 ): ThreadHeaders {
   if (messageId === undefined) return { references };
-  return { messageId: readMessageIds(messageId)[0] ?? messageId, references };
+  return { messageId: readMessageId(messageId) ?? messageId, references };
 }
 
 /**

@@ -299,11 +299,17 @@ export function parseDate(value: string): string | undefined {
 const IDS_MAX = 50;
 
 /** `msg-id`, leniently: any text between angle brackets without white space. */
-const MESSAGE_ID = /<([^<>\s]{1,998})>/g;
+const MESSAGE_ID = /<([^<>\s]{1,998})>/;
+const MESSAGE_IDS = new RegExp(MESSAGE_ID, 'g');
+
+/** The first id in a field, without angle brackets. */
+export function readMessageId(field: string): string | undefined {
+  return MESSAGE_ID.exec(field)?.[1];
+}
 
 /** The ids in a field, without angle brackets, each once, in order. */
-export function readMessageIds(field: string): string[] {
-  const ids = [...new Set(Array.from(field.matchAll(MESSAGE_ID), ([, id = '']) => id))];
+function readMessageIds(field: string): string[] {
+  const ids = [...new Set(Array.from(field.matchAll(MESSAGE_IDS), ([, id = '']) => id))];
   return ids.length <= IDS_MAX ? ids : [...ids.slice(0, 1), ...ids.slice(1 - IDS_MAX)];
 }
 

@@ -57,7 +57,7 @@ export {
   hiddenFields,
   parseDate,
   readEnvelope,
-  readMessageIds,
+  readMessageId,
   readReferences,
 } from './envelope.ts';
 export {

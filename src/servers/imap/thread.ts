@@ -1,6 +1,6 @@
 /** THREAD and UID THREAD by subjects and by References (RFC 5256). */
 import type { Envelope } from '../../protocols/message/message.ts';
-import { readMessageIds } from '../../protocols/message/message.ts';
+import { readMessageId } from '../../protocols/message/message.ts';
 import { BadCommand } from './cursor.ts';
 import { names } from './find-messages.ts';
 import { showProgress } from './long-work.ts';
@@ -70,7 +70,7 @@ async function findThreads(
       const envelope = JSON.parse(row.envelope) as Partial<Envelope>;
       const { text, isReply } = readBaseSubject(envelope.subject ?? '');
       threads.add({
-        id: known && readMessageIds(envelope.messageId ?? '')[0],
+        id: known && readMessageId(envelope.messageId ?? ''),
         references: known ? readSearchTexts(known).references : [],
         sentAt: sentAt(envelope, row),
         subject: { text: textKey(text), isReply },
