@@ -1,8 +1,12 @@
 /** Readiness of an IMAP server: whether it sends a greeting, and accepts the master's login. */
+
+import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import { within } from '../../../platform/time/time.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import { ImapFailure, type Log } from './failure.ts';
+import { Link } from './link.ts';
 import type { ImapServer } from './log-in.ts';
 import { type ServerAddress, tlsOptions } from './open-link.ts';
 import type { Pool } from './pool.ts';
@@ -119,16 +123,12 @@ export class Readiness {
   }
 }
 
-/** RFC 3501 section 7.1: OK and PREAUTH accept the client, BYE does not. */
-const WELCOME = /^\* (?:OK|PREAUTH)\b/i;
-
 /** Whether the server accepts a client that connects as the settings say. */
 function greets(server: ServerAddress, timeoutMs: number): Promise<boolean> {
   const { host, port, tls } = server;
   const socket =
     tls === 'implicit' ? connectTls({ port, ...tlsOptions(server) }) : connect(port, host);
-  const isWelcome = (bytes: Buffer) => WELCOME.test(bytes.toString('latin1', 0, 16));
-  return comes(socket, 'data', timeoutMs, isWelcome);
+  return comes(socket, new Link(socket, timeoutMs).greeting(), timeoutMs);
 }
 
 /**
@@ -138,24 +138,16 @@ function greets(server: ServerAddress, timeoutMs: number): Promise<boolean> {
 async function waitsForTls({ host, port, tls }: ServerAddress): Promise<boolean> {
   if (tls === 'implicit') return false;
   const socket = connectTls({ host, port, rejectUnauthorized: false });
-  return comes(socket, 'secureConnect', HANDSHAKE_MS);
+  return comes(socket, once(socket, 'secureConnect'), HANDSHAKE_MS);
 }
 
-/** Whether an event comes on a connection in time, and fits; then the connection is ended. */
-function comes(
-  socket: Socket,
-  event: string,
-  timeoutMs: number,
-  fits: (bytes: Buffer) => boolean = () => true,
-): Promise<boolean> {
-  return new Promise((resolve) => {
-    const end = (answer: boolean) => {
-      socket.destroy();
-      resolve(answer);
-    };
-    socket.setTimeout(timeoutMs, () => end(false));
-    socket.once(event, (bytes: Buffer) => end(fits(bytes)));
-    socket.once('error', () => end(false));
-    socket.once('close', () => end(false));
-  });
+/** Whether something comes on a connection in time; then the connection is ended. */
+async function comes(socket: Socket, what: Promise<unknown>, ms: number): Promise<boolean> {
+  // Whoever waits learns of an error.
+  socket.on('error', () => {});
+  const answer = what.then(
+    () => true,
+    () => false,
+  );
+  return within(answer, ms, false).finally(() => socket.destroy());
 }

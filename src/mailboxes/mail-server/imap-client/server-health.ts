@@ -15,16 +15,12 @@ export class ServerHealth {
   #failures = 0;
   #restUntil = 0;
   #probe: Promise<void> | undefined;
-  #lastSuccess = 0;
+  /** When the last command succeeded; 0 for never. */
+  lastSuccess = 0;
 
   /** @param now milliseconds of a monotonic clock */
   constructor(now: () => number) {
     this.#now = now;
-  }
-
-  /** When the last command succeeded; 0 for never. */
-  get lastSuccess(): number {
-    return this.#lastSuccess;
   }
 
   /**
@@ -42,13 +38,10 @@ export class ServerHealth {
       return this.#connect(connect);
     }
     const attempt = this.#connect(connect);
-    const probe = attempt.then(
-      () => undefined,
-      () => undefined,
-    );
-    this.#probe = probe.finally(() => {
+    const end = () => {
       this.#probe = undefined;
-    });
+    };
+    this.#probe = attempt.then(end, end);
     return attempt;
   }
 
@@ -73,7 +66,7 @@ export class ServerHealth {
 
   succeeded(): void {
     this.#failures = 0;
-    this.#lastSuccess = this.#now();
+    this.lastSuccess = this.#now();
   }
 
   #failed({ kind }: ImapFailure): void {
