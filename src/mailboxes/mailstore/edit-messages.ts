@@ -8,12 +8,11 @@ import {
   PreparedQuery,
   type Queries,
 } from '../../platform/database/database.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import { mailboxChange } from '../changes/changes.ts';
 import { MailboxAdvance } from './append-messages.ts';
 import type { WriteLine } from './mail-user.ts';
-import { keepKeywords, type Mailboxes, stateOf } from './mailboxes.ts';
+import { keepKeywords, type Mailboxes, requireSame, stateOf } from './mailboxes.ts';
 import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
 import type {
@@ -237,17 +236,8 @@ export class MessageEditor {
     return { state, removed, changes: [mailboxChange(user, mailbox, modseq)], files };
   }
 
-  async #lock(
-    tx: Queries,
-    user: MailUser,
-    { mailbox, uidvalidity }: MessageSet,
-  ): Promise<MailboxRow> {
-    const row = await this.#options.mailboxes.lock(tx, user, mailbox);
-    if (uidvalidity === undefined || uidvalidity === String(row.uidvalidity)) return row;
-    throw new Refusal(
-      'uidvalidity_changed',
-      `"${row.name}" was created again: its uidvalidity is ${row.uidvalidity} now; sync it first`,
-    );
+  async #lock(tx: Queries, user: MailUser, set: MessageSet): Promise<MailboxRow> {
+    return requireSame(await this.#options.mailboxes.lock(tx, user, set.mailbox), set);
   }
 
   /** All writers use the same order, so two moves between the same two mailboxes cannot deadlock. */

@@ -8,7 +8,7 @@ import {
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import type { MailboxRow, MailboxState, MailboxSummary, MailUser } from './store.ts';
+import type { MailboxRow, MailboxState, MailboxSummary, MailUser, MessageSet } from './store.ts';
 import { canonicalLevels, defaultMailboxes, flagsFromText, flagsToText } from './syntax.ts';
 
 export const mailboxColumns = [
@@ -238,6 +238,18 @@ export function accountNotFound({ address }: MailUser): Refusal {
 
 export function mailboxNotFound(mailbox: string): Refusal {
   return new Refusal('mailbox_not_found', `there is no mailbox "${mailbox}"`);
+}
+
+/** @throws Refusal uidvalidity_changed where a mailbox is another one than that of the messages */
+export function requireSame<Found extends { readonly uidvalidity: number | string }>(
+  found: Found,
+  { mailbox, uidvalidity }: MessageSet,
+): Found {
+  if (uidvalidity === undefined || uidvalidity === String(found.uidvalidity)) return found;
+  throw new Refusal(
+    'uidvalidity_changed',
+    `"${mailbox}" was created again: its uidvalidity is ${found.uidvalidity} now; sync it first`,
+  );
 }
 
 /**

@@ -19,7 +19,13 @@ export {
 export { EmbeddedMailstore } from './embedded.ts';
 export { type ImapColumn, type ImapRow, ImapStore, type ImapTexts } from './imap-store.ts';
 export type { MailboxIndex } from './mailbox-indexes.ts';
-export { mailboxColumns, type OpenMailbox, renewUidvalidity } from './mailboxes.ts';
+export {
+  mailboxColumns,
+  mailboxNotFound,
+  type OpenMailbox,
+  renewUidvalidity,
+  requireSame,
+} from './mailboxes.ts';
 export { marked, pruneTombstones } from './purge-mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export type { SearchMatch, SearchRequest, SearchResult } from './search-request.ts';

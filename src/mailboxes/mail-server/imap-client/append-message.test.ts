@@ -183,7 +183,7 @@ void suite('a message added by IMAP', () => {
     assert.equal(await store.hasReceived(user, 'INBOX', 'id-1'), true);
     assert.match(
       server.commands.at(-1)?.args ?? '',
-      /^SINCE \d{1,2}-\w{3}-\d{4} HEADER "Received" "id-1"$/,
+      /^RETURN \(ALL\) SINCE \d{1,2}-\w{3}-\d{4} HEADER "Received" "id-1"$/,
     );
   });
 

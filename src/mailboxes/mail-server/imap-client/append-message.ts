@@ -13,18 +13,19 @@ import {
   canonicalMailboxName,
   defaultMailboxes,
   type MailUser,
+  mailboxNotFound,
   partiesOf,
 } from '../../mailstore/mailstore.ts';
 import { withLineEnds } from '../lmtp.ts';
 import { flagsForServer } from './change-messages.ts';
-import { type Connection, mailboxArgument, mailboxNotFound } from './connection.ts';
+import { type Connection, mailboxArgument } from './connection.ts';
 import type { EditorOptions } from './edit-mailboxes.ts';
-import { ImapFailure } from './failure.ts';
-import { fetchRows, listUids } from './fetch.ts';
+import { ImapFailure, saysNo } from './failure.ts';
+import { fetchRows, listUids, searchUids } from './fetch.ts';
 import { findSpecialUse, readState } from './list-mailboxes.ts';
 import type { ImapResponse } from './responses.ts';
 import type { SyncState } from './token.ts';
-import { type Argument, atom, numberOf, quoted, textOf } from './wire.ts';
+import { type Argument, atom, numberOf, quoted } from './wire.ts';
 
 /** A message to add (RFC 3501 section 6.3.11). */
 export interface ImapAppend {
@@ -224,13 +225,11 @@ async function findAppended(
 
 /** The NOs that are final for a delivery, too: by their code (RFC 5530 section 3, RFC 7889, RFC 9208 section 4.1.3). */
 function asRefusal(error: unknown, mailbox: string): unknown {
-  if (!(error instanceof ImapFailure) || error.kind !== 'said_no') return error;
-  const { responseCode = '', said = '' } = error.details;
-  if (/^(?:TRYCREATE|NONEXISTENT)$/i.test(responseCode)) return mailboxNotFound(mailbox);
-  if (/^OVERQUOTA$/i.test(responseCode)) return new Refusal('mailbox_full', 'the mailbox is full');
-  return /^(?:CANNOT|NOPERM|TOOBIG)$/i.test(responseCode)
-    ? new Refusal('mailbox_refused', `the mail server refuses the message: ${said}`)
-    : error;
+  if (saysNo(error, 'TRYCREATE', 'NONEXISTENT')) return mailboxNotFound(mailbox);
+  if (saysNo(error, 'OVERQUOTA')) return new Refusal('mailbox_full', 'the mailbox is full');
+  if (!saysNo(error, 'CANNOT', 'NOPERM', 'TOOBIG')) return error;
+  const { said = '' } = error.details;
+  return new Refusal('mailbox_refused', `the mail server refuses the message: ${said}`);
 }
 
 /**
@@ -245,13 +244,9 @@ async function findTarget(connection: Connection, mailbox: string): Promise<stri
 }
 
 async function createMailbox(connection: Connection, mailbox: string): Promise<string> {
-  try {
-    await connection.command('CREATE', [mailboxArgument(mailbox)]);
-  } catch (error) {
-    const exists =
-      error instanceof ImapFailure && /ALREADYEXISTS/.test(error.details.responseCode ?? '');
-    if (!exists) throw asRefusal(error, mailbox);
-  }
+  await connection.command('CREATE', [mailboxArgument(mailbox)]).catch((error: unknown) => {
+    if (!saysNo(error, 'ALREADYEXISTS')) throw asRefusal(error, mailbox);
+  });
   return mailbox;
 }
 
@@ -272,16 +267,7 @@ async function hasReceived(
   if (target === undefined) return false;
   const { exists } = await connection.select(target, 'EXAMINE');
   if (exists === 0) return false;
-  const since = imapDate(now - LOOKED_THROUGH_MS);
-  const criteria = [atom('SINCE'), atom(since), atom('HEADER'), quoted('Received')];
-  let found = false;
-  await connection.command('UID SEARCH', [...criteria, quoted(receivedId)], {
-    SEARCH: ({ items }) => {
-      found ||= items.length > 0;
-    },
-    ESEARCH: ({ items }) => {
-      found ||= items.some((item) => textOf(item)?.toUpperCase() === 'ALL');
-    },
-  });
-  return found;
+  const since = [atom('SINCE'), atom(imapDate(now - LOOKED_THROUGH_MS))];
+  const named = [atom('HEADER'), quoted('Received'), quoted(receivedId)];
+  return (await searchUids(connection, [...since, ...named])).size > 0;
 }

@@ -2,10 +2,14 @@
 
 import { invalidField } from '../../../platform/errors/errors.ts';
 import { UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
-import type { FlagChange } from '../../mailstore/mailstore.ts';
-import { changeFlags, normalizeFlags } from '../../mailstore/mailstore.ts';
-import { type Connection, mailboxArgument, mailboxNotFound, type Selected } from './connection.ts';
-import { ImapFailure } from './failure.ts';
+import {
+  changeFlags,
+  type FlagChange,
+  mailboxNotFound,
+  normalizeFlags,
+} from '../../mailstore/mailstore.ts';
+import { type Connection, mailboxArgument, type Selected } from './connection.ts';
+import { ImapFailure, saysNo } from './failure.ts';
 import { eachRow, type FetchedItems, fetchRows } from './fetch.ts';
 import type { ImapResponse } from './responses.ts';
 import { stateOf } from './sync-modseq.ts';
@@ -260,11 +264,9 @@ export async function relocateMessages(
   try {
     await relocate(isQuick ? wanted : await existing(connection, selected, wanted));
   } catch (error) {
-    if (!(error instanceof ImapFailure) || error.kind !== 'said_no') throw error;
     // RFC 3501 section 6.4.7: TRYCREATE where there is no such mailbox.
-    if (/TRYCREATE|NONEXISTENT/i.test(error.details.responseCode ?? '')) {
-      throw mailboxNotFound(target);
-    }
+    if (saysNo(error, 'TRYCREATE', 'NONEXISTENT')) throw mailboxNotFound(target);
+    if (!saysNo(error)) throw error;
     // Some servers refuse them instead.
     const there = isQuick ? await existing(connection, selected, wanted) : wanted;
     if (there.size === wanted.size) throw error;

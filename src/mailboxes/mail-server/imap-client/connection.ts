@@ -2,9 +2,11 @@
  * One logged-in connection to the IMAP server, for one account: commands with deadlines, and the
  * mailbox that is selected on it.
  */
-import { isRefusal, Refusal } from '../../../platform/errors/errors.ts';
+
+import { isRefusal } from '../../../platform/errors/errors.ts';
 import { encodeMailboxName, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
-import { ImapFailure } from './failure.ts';
+import { mailboxNotFound } from '../../mailstore/mailstore.ts';
+import { ImapFailure, saysNo } from './failure.ts';
 import type { Link, Untagged } from './link.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
 import type { ImapResponse } from './responses.ts';
@@ -101,7 +103,7 @@ export class Connection {
     try {
       return await this.#link.command(name, args, handlers);
     } catch (error) {
-      if (!(error instanceof ImapFailure) || !isMailboxLost(error, name)) throw error;
+      if (!saysNo(error) || !isMailboxLost(error, name)) throw error;
       const lost = new ImapFailure('lost', error.details);
       this.destroy(lost);
       throw lost;
@@ -200,17 +202,15 @@ export class Connection {
    * that on, an app would drop its copy of them.
    */
   async #explainRefusal(mailbox: string, error: unknown): Promise<unknown> {
-    if (!(error instanceof ImapFailure) || error.kind !== 'said_no' || error.isTemporary)
-      return error;
-    const { said, command = 'SELECT' } = error.details;
-    const noAccess = new ImapFailure('no_access', { command, ...(said !== undefined && { said }) });
-    if (mailbox === 'INBOX' || /^NOPERM$/i.test(error.details.responseCode ?? '')) return noAccess;
+    if (!saysNo(error) || error.isTemporary) return error;
+    const { responseCode: _, ...details } = error.details;
+    const noAccess = new ImapFailure('no_access', details);
+    if (mailbox === 'INBOX' || saysNo(error, 'NOPERM')) return noAccess;
     try {
       await this.command('STATUS', [quoted('INBOX'), [atom('UIDVALIDITY')]]);
       return mailboxNotFound(mailbox);
     } catch (refusal) {
-      const isNo = refusal instanceof ImapFailure && refusal.kind === 'said_no';
-      return isNo && !refusal.isTemporary ? noAccess : refusal;
+      return saysNo(refusal) && !refusal.isTemporary ? noAccess : refusal;
     }
   }
 
@@ -241,14 +241,9 @@ export class Connection {
  * Whether a NO to a reading command means that the open mailbox was deleted. RFC 2180 section 3.3 leaves it to the
  * server what a session gets then; Cyrus says NO until the session ends.
  */
-function isMailboxLost(failure: ImapFailure, command: string): boolean {
-  const isExpunged = /^EXPUNGEISSUED$/i.test(failure.details.responseCode ?? '');
-  return (
-    failure.kind === 'said_no' &&
-    ['UID FETCH', 'UID SEARCH', 'FETCH', 'NOOP'].includes(command) &&
-    !isExpunged &&
-    !failure.isTemporary
-  );
+function isMailboxLost(no: ImapFailure, command: string): boolean {
+  // EXPUNGEISSUED counts as temporary.
+  return ['UID FETCH', 'UID SEARCH', 'FETCH', 'NOOP'].includes(command) && !no.isTemporary;
 }
 
 /**
@@ -260,10 +255,6 @@ function isMailboxLost(failure: ImapFailure, command: string): boolean {
 export function mailboxArgument(mailbox: string): Argument {
   if (/[\r\n]/.test(mailbox)) throw mailboxNotFound(mailbox);
   return quoted(encodeMailboxName(mailbox));
-}
-
-export function mailboxNotFound(mailbox: string): Refusal {
-  return new Refusal('mailbox_not_found', `there is no mailbox "${mailbox}"`);
 }
 
 export const isMissing = isRefusal('mailbox_not_found');

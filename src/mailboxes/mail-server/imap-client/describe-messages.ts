@@ -172,7 +172,7 @@ async function readFromSource(
     yield bytes.subarray(start, end);
   }
   const parsed = await parseMessage(open());
-  const all: Required<Omit<AddedMessage, 'uid' | 'modseq' | 'emailId'>> = {
+  const all = {
     envelope: parsed.envelope,
     flags: readFlags(listOf(items.get('FLAGS'))),
     size: numberOf(items.get('RFC822.SIZE')) ?? parsed.size,
@@ -183,10 +183,17 @@ async function readFromSource(
     hasAttachment: hasAttachments(parsed.structure),
   };
   const isCut = bytes.length === PIECE;
-  const read = (field: MessageField) => (field === 'emailId' ? undefined : all[field]);
-  const found = fields.map((field) => [field, (isCut ? given[field] : undefined) ?? read(field)]);
-  const present = found.filter(([, value]) => value !== undefined);
-  return { ...Object.fromEntries(present), ...readFields(uid, items, told) };
+  const known = isCut ? chosen(given, fields) : {};
+  return { ...chosen(all, fields), ...known, ...readFields(uid, items, told) };
+}
+
+/** Those of the fields that have a value. */
+function chosen(
+  all: { [Field in MessageField]?: AddedMessage[Field] | undefined },
+  fields: readonly MessageField[],
+) {
+  const found = fields.filter((field) => all[field] !== undefined);
+  return Object.fromEntries(found.map((field) => [field, all[field]])) as Partial<AddedMessage>;
 }
 
 /*
@@ -245,27 +252,23 @@ function readFields(
   items: FetchedItems,
   fields: readonly MessageField[],
 ): AddedMessage {
-  const has = new Set(fields);
   const bytes = bytesOf(items.get('BODY'));
   const parsed = bytes && parseHeader(bytes);
-  const size = numberOf(items.get('RFC822.SIZE'));
-  const internalDate = readInternalDate(items.get('INTERNALDATE'));
   const structure = readBodyStructure(items.get('BODYSTRUCTURE'));
   const modseq = modseqOf(listOf(items.get('MODSEQ'))[0]);
-  // `EMAILID (M6d99ac3275bb4e)` (RFC 8474 section 5.1)
-  const emailId = textOf(listOf(items.get('EMAILID'))[0]);
-  return {
-    uid,
-    ...(has.has('envelope') && parsed && { envelope: parsed.envelope }),
-    ...(has.has('flags') && { flags: readFlags(listOf(items.get('FLAGS'))) }),
-    ...(has.has('flags') && modseq !== undefined && { modseq: `${modseq}` }),
-    ...(has.has('size') && size !== undefined && { size }),
-    ...(has.has('internalDate') && internalDate !== undefined && { internalDate }),
-    ...(has.has('bodyStructure') && structure && { bodyStructure: structure }),
-    ...(has.has('threadId') && parsed && { threadId: threadIdOf(parsed) }),
-    ...(has.has('emailId') && emailId !== undefined && { emailId }),
-    ...(has.has('hasAttachment') && structure && { hasAttachment: hasAttachments(structure) }),
+  const all = {
+    envelope: parsed?.envelope,
+    flags: readFlags(listOf(items.get('FLAGS'))),
+    size: numberOf(items.get('RFC822.SIZE')),
+    internalDate: readInternalDate(items.get('INTERNALDATE')),
+    bodyStructure: structure,
+    threadId: parsed && threadIdOf(parsed),
+    // `EMAILID (M6d99ac3275bb4e)` (RFC 8474 section 5.1)
+    emailId: textOf(listOf(items.get('EMAILID'))[0]),
+    hasAttachment: structure && hasAttachments(structure),
   };
+  const withModseq = fields.includes('flags') && modseq !== undefined;
+  return { uid, ...chosen(all, fields), ...(withModseq && { modseq: `${modseq}` }) };
 }
 
 function parseHeader(header: Buffer): ParsedMessage {

@@ -1,4 +1,5 @@
 /** Changes that an app makes, carried out on the server: messages and mailboxes. */
+
 import { invalidField, Refusal } from '../../../platform/errors/errors.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
 import {
@@ -12,10 +13,11 @@ import {
   type MessageSet,
   type Relocated,
   readNewName,
+  requireSame,
 } from '../../mailstore/mailstore.ts';
 import { expungeMessages, readCurrent, relocateMessages, storeFlags } from './change-messages.ts';
 import { type Connection, mailboxArgument, type Selected } from './connection.ts';
-import { ImapFailure } from './failure.ts';
+import { saysNo } from './failure.ts';
 import { type KnownState, listMailboxes } from './list-mailboxes.ts';
 import type { SyncState } from './token.ts';
 import { listOf, quoted, textOf } from './wire.ts';
@@ -165,15 +167,6 @@ function knownState(
   return state && { uidvalidity, state };
 }
 
-/** @throws Refusal uidvalidity_changed */
-function requireSame(selected: Selected, { mailbox: name, uidvalidity }: MessageSet): Selected {
-  if (uidvalidity === undefined || selected.uidvalidity === uidvalidity) return selected;
-  throw new Refusal(
-    'uidvalidity_changed',
-    `"${name}" was created again: its uidvalidity is ${selected.uidvalidity} now; sync it first`,
-  );
-}
-
 /** Mail arrives in INBOX, and clients look for the special mailboxes (RFC 6154): they stay. */
 async function refuseProtected(connection: Connection, name: string): Promise<void> {
   const listed = await listMailboxes(connection);
@@ -193,11 +186,8 @@ async function refuseTaken(connection: Connection, name: string, own?: string): 
 
 /** RFC 5530 section 3: another client created it meanwhile. */
 function explainTaken(error: unknown): never {
-  const isNo = error instanceof ImapFailure && error.kind === 'said_no';
-  if (isNo && /ALREADYEXISTS/i.test(error.details.responseCode ?? '')) {
-    throw new Refusal('mailbox_exists', 'there is such a mailbox already');
-  }
-  throw error;
+  if (!saysNo(error, 'ALREADYEXISTS')) throw error;
+  throw new Refusal('mailbox_exists', 'there is such a mailbox already');
 }
 
 /** An account's own namespace: on Courier `INBOX.` and `.`, on most others nothing and `/`. */

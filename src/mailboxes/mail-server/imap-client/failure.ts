@@ -82,6 +82,7 @@ export interface FailureDetails {
   readonly said?: string;
   /** Seconds. */
   readonly retryAfter?: number;
+  /** In capitals. */
   readonly responseCode?: string;
 }
 
@@ -124,13 +125,19 @@ export class ImapFailure extends Error {
     const { retryAfter, command = '', said = '', responseCode = '' } = this.details;
     const isRefusal = this.kind === 'said_no' || this.kind === 'said_bad';
     if (isRefusal && OF_CLIENT.has(command) && !this.isTemporary) {
-      const code = codesOfResponse.get(responseCode.toUpperCase()) ?? 'mail_server_refused';
+      const code = codesOfResponse.get(responseCode) ?? 'mail_server_refused';
       return new Refusal(code, `the mail server refuses this: ${said}`);
     }
     return new Refusal('unavailable', 'the mail server cannot do this right now', {
       ...(retryAfter !== undefined && { retryAfter }),
     });
   }
+}
+
+/** Whether a server answered NO; with one of these codes, where some are named. */
+export function saysNo(error: unknown, ...codes: readonly string[]): error is ImapFailure {
+  if (!(error instanceof ImapFailure) || error.kind !== 'said_no') return false;
+  return codes.length === 0 || codes.includes(error.details.responseCode ?? '');
 }
 
 const UNREACHABLE = new Set([

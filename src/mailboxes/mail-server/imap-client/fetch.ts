@@ -2,20 +2,20 @@
 import { when } from '../../../platform/errors/errors.ts';
 import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { Connection } from './connection.ts';
-import { ImapFailure } from './failure.ts';
+import { ImapFailure, saysNo } from './failure.ts';
 import type { Untagged } from './link.ts';
 import type { ImapItem, ImapResponse } from './responses.ts';
 import {
   type Argument,
   atom,
   bytesOf,
-  fetchItems,
   listOf,
   modseqOf,
   numberOf,
   peek,
   sequence,
   textOf,
+  valuesOf,
 } from './wire.ts';
 
 /** The items of one FETCH, by name. */
@@ -37,14 +37,9 @@ export async function fetchRows(
     const fetched = connection.command('UID FETCH', args, {
       FETCH: eachRow(wanted, onRow, connection),
     });
-    await fetched.catch(when(isExpungeIssued, undefined));
+    // RFC 5530 section 3: messages that could not be fetched are removed, the rest came.
+    await fetched.catch(when((error) => saysNo(error, 'EXPUNGEISSUED'), undefined));
   }
-}
-
-/** RFC 5530 section 3: messages that could not be fetched are removed, the rest came. */
-function isExpungeIssued(error: unknown): boolean {
-  if (!(error instanceof ImapFailure) || error.kind !== 'said_no') return false;
-  return error.details.responseCode?.toUpperCase() === 'EXPUNGEISSUED';
 }
 
 /** Passes on the rows of these messages; one of another is a change of the mailbox, without a request. */
@@ -54,7 +49,7 @@ export function eachRow(
   connection: Connection,
 ): (response: ImapResponse) => void {
   return (response) => {
-    const items = fetchItems(response);
+    const items = valuesOf(response.items[0]);
     const uid = numberOf(items.get('UID'));
     if (uid === undefined || wanted.within(uid, uid).size === 0) {
       if (connection.selected) connection.selected.news = true;
@@ -73,26 +68,22 @@ export class ChangeCollector {
     return UidSet.empty.union(...this.#vanished);
   }
 
-  readonly onFetch = (response: ImapResponse): void => {
-    const items = fetchItems(response);
-    const uid = numberOf(items.get('UID'));
-    const flags = items.get('FLAGS');
-    const modseq = modseqOf(listOf(items.get('MODSEQ'))[0]);
-    if (uid === undefined || flags === undefined || modseq === undefined) return;
-    this.changed.set(uid, { modseq, flags });
+  readonly untagged: Untagged = {
+    FETCH: (response) => {
+      const items = valuesOf(response.items[0]);
+      const uid = numberOf(items.get('UID'));
+      const flags = items.get('FLAGS');
+      const modseq = modseqOf(listOf(items.get('MODSEQ'))[0]);
+      if (uid === undefined || flags === undefined || modseq === undefined) return;
+      this.changed.set(uid, { modseq, flags });
+    },
+    VANISHED: ({ items }) => {
+      // `VANISHED (EARLIER) uids` (RFC 7162 section 3.2.10.1)
+      const uids = UidSet.parse(textOf(items.at(-1)) ?? '');
+      if (!uids) throw new ImapFailure('garbled', { said: 'VANISHED without UIDs' });
+      this.#vanished.push(uids);
+    },
   };
-
-  get untagged(): Untagged {
-    return {
-      FETCH: this.onFetch,
-      VANISHED: ({ items }) => {
-        // `VANISHED (EARLIER) uids` (RFC 7162 section 3.2.10.1)
-        const uids = UidSet.parse(textOf(items.at(-1)) ?? '');
-        if (!uids) throw new ImapFailure('garbled', { said: 'VANISHED without UIDs' });
-        this.#vanished.push(uids);
-      },
-    };
-  }
 }
 
 /** The most messages that may have come after a mailbox was opened without a report of the server. */

@@ -7,10 +7,19 @@ import {
 } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
 import { type Connection, mailboxArgument } from './connection.ts';
-import { ImapFailure } from './failure.ts';
+import { saysNo } from './failure.ts';
 import type { ImapItem, ImapResponse } from './responses.ts';
 import type { SyncState } from './token.ts';
-import { type Argument, atom, listOf, modseqOf, numberOf, quoted, textOf } from './wire.ts';
+import {
+  type Argument,
+  atom,
+  listOf,
+  modseqOf,
+  numberOf,
+  quoted,
+  textOf,
+  valuesOf,
+} from './wire.ts';
 
 export interface ListedMailbox {
   readonly mailbox: string;
@@ -53,7 +62,7 @@ export async function listMailboxes(connection: Connection): Promise<ListedMailb
     },
     STATUS: ({ items }: ImapResponse) => {
       const name = canonicalMailboxName(textOf(items[0]) ?? '');
-      const status = readStatus(listOf(items[1]));
+      const status = readStatus(items[1]);
       if (status) statuses.set(name, status);
     },
   };
@@ -92,7 +101,7 @@ export async function readState(
   const args = [mailboxArgument(mailbox), statusItems(connection)];
   const on = {
     STATUS: ({ items }: ImapResponse) => {
-      known = readStatus(listOf(items[1]));
+      known = readStatus(items[1]);
     },
   };
   await connection.command('STATUS', args, on).catch(passOverNo);
@@ -129,10 +138,7 @@ function statusItems(connection: Connection): Argument[] {
 }
 
 /** A mailbox that was deleted meanwhile, or must not be read, is left out. */
-const passOverNo = when(
-  (error) => error instanceof ImapFailure && error.kind === 'said_no',
-  undefined,
-);
+const passOverNo = when((error) => saysNo(error), undefined);
 
 /** A name that is not well formed stays as it is, so that the server still knows it. */
 export function readName(wireName: string): string {
@@ -156,12 +162,9 @@ function readListed({ items }: ImapResponse, tellsUse: boolean): Listed | undefi
 }
 
 function readStatus(
-  list: readonly ImapItem[],
+  item: ImapItem | undefined,
 ): Omit<ListedMailbox, 'mailbox' | 'specialUse'> | undefined {
-  const values = new Map<string, ImapItem>();
-  for (let at = 0; at + 1 < list.length; at += 2) {
-    values.set(textOf(list[at])?.toUpperCase() ?? '', list[at + 1] ?? null);
-  }
+  const values = valuesOf(item);
   const uidvalidity = numberOf(values.get('UIDVALIDITY'));
   const uidnext = numberOf(values.get('UIDNEXT'));
   const count = numberOf(values.get('MESSAGES'));

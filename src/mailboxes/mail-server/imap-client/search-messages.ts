@@ -9,9 +9,14 @@ import { invalidField } from '../../../platform/errors/errors.ts';
 import { DAY_MS } from '../../../platform/time/time.ts';
 import { imapDate } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { type BodyStructure, hasAttachments } from '../../../protocols/message/message.ts';
-import type { SearchMatch, SearchRequest, SearchResult } from '../../mailstore/mailstore.ts';
+import {
+  mailboxNotFound,
+  type SearchMatch,
+  type SearchRequest,
+  type SearchResult,
+} from '../../mailstore/mailstore.ts';
 import { readQuery } from '../../search/search.ts';
-import { type Connection, mailboxNotFound } from './connection.ts';
+import type { Connection } from './connection.ts';
 import { fetchFields, fetchPreviews } from './describe-messages.ts';
 import { searchUids } from './fetch.ts';
 import { listMailboxes } from './list-mailboxes.ts';

@@ -7,7 +7,7 @@ import {
 } from '../../../../test/support/imap-client/fake-server.ts';
 import { Connection } from './connection.ts';
 import type { ImapResponse } from './responses.ts';
-import { atom, bytesOf, fetchItems, quoted, textOf } from './wire.ts';
+import { atom, bytesOf, quoted, textOf, valuesOf } from './wire.ts';
 
 const opened: Connection[] = [];
 after(() => {
@@ -38,7 +38,7 @@ void suite('the command layer', () => {
       FETCH: (response) => seen.push(response),
     });
     assert.ok(seen[0]);
-    const items = fetchItems(seen[0]);
+    const items = valuesOf(seen[0].items[0]);
     assert.equal(textOf(items.get('UID')), '9');
     assert.deepEqual(bytesOf(items.get('BODY')), Buffer.from('h\xe9\r\n)', 'latin1'));
     assert.equal(ok.tag, server.commands.at(-1)?.tag);

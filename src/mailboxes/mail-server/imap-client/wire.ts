@@ -2,7 +2,7 @@
 
 import { readDateTime } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { KEYWORD, SYSTEM_FLAGS } from '../../mailstore/mailstore.ts';
-import type { ImapItem, ImapResponse } from './responses.ts';
+import type { ImapItem } from './responses.ts';
 
 /** Octets that a command has in it; they are sent when the server asks for them (RFC 9051 section 4.3). */
 export interface Literal {
@@ -88,16 +88,16 @@ export function modseqOf(item: ImapItem | undefined): bigint | undefined {
   return text !== undefined && /^\d{1,19}$/.test(text) ? BigInt(text) : undefined;
 }
 
-/** One untagged FETCH by the names of its items, as `BODYSTRUCTURE`, or `BODY` for any section. */
-export function fetchItems(response: ImapResponse): ReadonlyMap<string, ImapItem> {
-  const items = new Map<string, ImapItem>();
-  const list = listOf(response.items[0]);
+/** The values of a list of names and values in turn, by names in capitals; of FETCH, `BODY` is any section. */
+export function valuesOf(item: ImapItem | undefined): ReadonlyMap<string, ImapItem> {
+  const values = new Map<string, ImapItem>();
+  const list = listOf(item);
   for (let at = 0; at + 1 < list.length; at += 2) {
     const name = textOf(list[at])?.toUpperCase();
     const value = list[at + 1];
-    if (name !== undefined && value !== undefined) items.set(name, value);
+    if (name !== undefined && value !== undefined) values.set(name, value);
   }
-  return items;
+  return values;
 }
 
 /* Flags in the form in which every store of ours shows them. */
