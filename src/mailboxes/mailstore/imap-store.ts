@@ -315,11 +315,7 @@ export class ImapStore {
       }));
       if (values.length === 0) return;
       const insert = tx.insertInto('imap_texts').values(values);
-      await insert
-        .onConflict((conflict) =>
-          conflict.column('body_id').doUpdateSet(({ ref }) => ({ search: ref('excluded.search') })),
-        )
-        .execute();
+      await insert.onConflict((conflict) => conflict.column('body_id').doNothing()).execute();
     });
   }
 

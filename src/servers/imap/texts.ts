@@ -57,11 +57,7 @@ export async function textsOf<Kind extends keyof ImapTexts>(
   const { imap } = session.services.mailstore;
   const texts = await imap.texts(kinds, [...new Set(rows.map(({ body_id }) => body_id))]);
   const kept = new Map<number, ImapTexts>();
-  const missing = rows.filter(({ body_id }) => {
-    const known: Partial<ImapTexts> | undefined = texts.get(body_id);
-    // What searches use was a list once, without what messages are put in order by.
-    return known === undefined || known.search?.startsWith('{') === false;
-  });
+  const missing = rows.filter(({ body_id }) => !texts.has(body_id));
   for await (const [id, source] of sourcesOf(session, missing)) {
     const made = await makeTexts(source);
     texts.set(id, made);
