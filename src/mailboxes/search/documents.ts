@@ -13,7 +13,7 @@ import {
   type MessagePart,
   type ParsedMessage,
   readEnvelope,
-  readHeader,
+  readFields,
   readPartText,
 } from '../../protocols/message/message.ts';
 import type { Bodies, ByteRange, StoredBody } from '../bodies/bodies.ts';
@@ -158,8 +158,8 @@ class PartReader {
   async #readHead(nested: MessagePart): Promise<void> {
     const bytes = await this.#take(nested.headerStart, nested.bodyStart);
     if (!bytes) return;
-    const { fields } = await readHeader(asSource(bytes));
-    const texts = [...Object.values(headTexts(readEnvelope(fields))), attachmentNames(nested)];
+    const head = headTexts(readEnvelope(readFields(bytes)));
+    const texts = [...Object.values(head), attachmentNames(nested)];
     this.parts.push({
       type: 'text/plain',
       parameters: { charset: 'utf-8' },

@@ -269,6 +269,13 @@ export async function readHeader(source: AsyncIterable<Uint8Array>): Promise<Hea
   return reader.header;
 }
 
+/** The fields of a header that is at hand. */
+export function readFields(header: Uint8Array): readonly HeaderField[] {
+  const reader = new HeaderReader();
+  if (reader.write(asBuffer(header)) === undefined) reader.end();
+  return reader.header.fields;
+}
+
 /** The value of the first field with this name. */
 export function firstValue(fields: readonly HeaderField[], name: string): string | undefined {
   const field = fields.find((one) => one.name === name);

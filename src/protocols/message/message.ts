@@ -68,6 +68,7 @@ export {
   HeaderReader,
   MAX_HEADER,
   rawValue,
+  readFields,
   readHeader,
 } from './header.ts';
 export {

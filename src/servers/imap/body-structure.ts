@@ -5,8 +5,8 @@
 import {
   fieldValue,
   type HeaderField,
-  HeaderReader,
   type MessagePart,
+  readFields,
 } from '../../protocols/message/message.ts';
 import { writeEnvelope } from './envelope.ts';
 import { nstring, string } from './write.ts';
@@ -24,7 +24,7 @@ export async function writeStructure(
   isExtended: boolean,
 ): Promise<string> {
   const [type = '', subtype = ''] = part.type.split('/');
-  const fields = await readFields(part, read);
+  const fields = await fieldsOf(part, read);
   const extensions = isExtended ? writeExtensions(part, fields, type) : '';
   if (type === 'multipart' && part.childNodes && part.childNodes.length > 0) {
     const children: string[] = [];
@@ -44,7 +44,7 @@ async function writeContent(part: MessagePart, read: ReadOctets, isExtended: boo
   const [nested] = part.childNodes ?? [];
   // Also of message/global (RFC 6532 section 3.7).
   if (part.type.startsWith('message/') && nested) {
-    const envelope = writeEnvelope(await readFields(nested, read));
+    const envelope = writeEnvelope(await fieldsOf(nested, read));
     const structure = await writeStructure(nested, read, isExtended);
     return ` ${envelope} ${structure} ${await countLines(part, read)}`;
   }
@@ -77,11 +77,8 @@ function textOf(fields: readonly HeaderField[], name: string): string | undefine
   return field && fieldValue(field);
 }
 
-async function readFields(part: MessagePart, read: ReadOctets): Promise<readonly HeaderField[]> {
-  if (part.headerStart >= part.bodyStart) return [];
-  const reader = new HeaderReader();
-  if (reader.write(await read(part.headerStart, part.bodyStart)) === undefined) reader.end();
-  return reader.header.fields;
+async function fieldsOf({ headerStart, bodyStart }: MessagePart, read: ReadOctets) {
+  return headerStart < bodyStart ? readFields(await read(headerStart, bodyStart)) : [];
 }
 
 /** Octets read at once to count lines. */

@@ -10,11 +10,11 @@ import {
   decodeWords,
   fieldValue,
   type HeaderField,
-  HeaderReader,
   listNestedMessages,
   MAX_HEADER,
   type MessagePart,
   parseDate,
+  readFields,
   readMessageTexts,
 } from '../../protocols/message/message.ts';
 import { isKeptName } from './header-fields.ts';
@@ -121,14 +121,10 @@ export class Candidate {
 
   /** Of the fields of a name. A header is long, and most searches are for names that are kept. */
   async #valuesOf(name: string): Promise<string[]> {
-    const isKept = this.#keptFields && isKeptName(name);
-    const fields = isKept ? this.#readKept(this.#keptFields) : await this.#header();
+    const kept = isKeptName(name) ? this.#keptFields : undefined;
+    if (kept) this.#kept ??= readFields(Buffer.from(kept, 'latin1'));
+    const fields = (kept && this.#kept) || (await this.#header());
     return fields.filter((field) => field.name === name).map(decodedOf);
-  }
-
-  #readKept(text = ''): readonly HeaderField[] {
-    this.#kept ??= readFields(Buffer.from(text, 'latin1'));
-    return this.#kept;
   }
 
   #header() {
@@ -140,12 +136,6 @@ export class Candidate {
     const end = Math.min(bodyStart, headerStart + MAX_HEADER);
     return readFields(await this.#search.read(this.row, headerStart, end));
   }
-}
-
-function readFields(header: Buffer): readonly HeaderField[] {
-  const reader = new HeaderReader();
-  if (reader.write(header) === undefined) reader.end();
-  return reader.header.fields;
 }
 
 /** Decoded. */

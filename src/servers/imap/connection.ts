@@ -2,10 +2,12 @@
  * One connection: a socket on one side, a session on the other. Commands run one after another, whatever the client sends
  * at once; answers are asked for only as fast as the client reads them.
  */
+
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
 import type { AccountChange } from '../../mailboxes/changes/changes.ts';
+import type { RawConnection } from '../../mailboxes/mail-server/mail-server.ts';
 import { Wire } from '../../platform/net/net.ts';
 import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { AnnouncedLiteral, CommandParts } from './command-reader.ts';
@@ -21,7 +23,7 @@ import { Incoming, LOGGED_IN } from './incoming.ts';
 import { capabilities } from './log-in.ts';
 import { describeSession, type OpenSession } from './open-sessions.ts';
 import { Outgoing } from './outgoing.ts';
-import { type OpenedAccount, passOn } from './pass-on.ts';
+import { passOn } from './pass-on.ts';
 import { runCommand, tellUnasked } from './run-command.ts';
 import { Bye, type Channel, Session } from './session.ts';
 import { TellTimer } from './tell-changes.ts';
@@ -49,7 +51,7 @@ export class Connection implements Channel {
   readonly #telling = new TellTimer(() => this.#wire.interrupt());
   #ending: string | undefined;
   /** On the mail server that has the mailboxes. */
-  #opened: OpenedAccount | undefined;
+  #opened: RawConnection | undefined;
   /** Whether a BYE of ours would follow a whole line of the mail server's. */
   #mayTell = true;
 
@@ -195,7 +197,7 @@ export class Connection implements Channel {
     return true;
   }
 
-  passOnTo(opened: OpenedAccount): void {
+  passOnTo(opened: RawConnection): void {
     this.#opened = opened;
   }
 
@@ -257,7 +259,7 @@ export class Connection implements Channel {
   }
 
   /** Lets the client and the mail server talk, until one of them leaves. */
-  async #passOn(opened: OpenedAccount): Promise<void> {
+  async #passOn(opened: RawConnection): Promise<void> {
     const session = this.#session;
     // Its commands are not read.
     session.command = 'other';

@@ -65,9 +65,7 @@ function columnsOf(key: SearchKey): ImapColumn[] {
 }
 
 function isMadeOf(key: SearchKey, kinds: readonly SearchKey['kind'][]): boolean {
-  if (key.kind === 'not') return isMadeOf(key.key, kinds);
-  if (key.kind === 'and' || key.kind === 'or') return key.keys.every((one) => isMadeOf(one, kinds));
-  return kinds.includes(key.kind);
+  return !hasKey(key, (one) => !kinds.includes(one.kind));
 }
 
 /** Messages after which the time is checked, where their flags are known to match or not. */

@@ -206,19 +206,42 @@ async function* listMailboxes(session: Session, asked: Listing): Answer {
     // Without a selection, a name without a mailbox is listed for those below it.
     const hasMailboxBelow = withMailboxes.has(name);
     if (!mailbox && !selects.has('SUBSCRIBED') && !hasMailboxBelow) continue;
-    const tellsSubscribed = selects.has('SUBSCRIBED') || asked.returnsSubscribed;
-    const attributes = [
-      hasMailboxBelow ? '\\HasChildren' : '\\HasNoChildren',
-      ...(mailbox ? [] : [selects.has('SUBSCRIBED') ? '\\NonExistent' : '\\Noselect']),
-      ...(mailbox?.special_use ? [mailbox.special_use] : []),
-      ...(tellsSubscribed && isSubscribed ? ['\\Subscribed'] : []),
-    ];
+    const ofSubscribed = selects.has('SUBSCRIBED');
+    const tellsSubscribed = ofSubscribed || asked.returnsSubscribed;
+    const listed = { mailbox, isSubscribed: tellsSubscribed && isSubscribed };
+    const missing = ofSubscribed ? '\\NonExistent' : '\\Noselect';
     const info = hasInfo ? ' ("CHILDINFO" ("SUBSCRIBED"))' : '';
-    yield `* LIST (${attributes.join(' ')}) "${SEPARATOR}" ${writeMailbox(name, session.isUtf8)}${info}\r\n`;
+    yield writeList(session, name, { ...listed, hasChildren: hasMailboxBelow, missing, info });
     if (mailbox && status.length > 0) yield await writeStatus(session, mailbox, status);
     if (pace.mustYield) await pace.yieldTurn();
   }
   return 'That is all';
+}
+
+interface Listed {
+  readonly mailbox: Pick<OpenMailbox, 'special_use'> | undefined;
+  readonly isSubscribed?: boolean;
+  readonly hasChildren: boolean;
+  /** What a name is that has no mailbox. */
+  readonly missing?: string;
+  readonly info?: string;
+}
+
+/** A line of LIST. */
+export function writeList({ isUtf8 }: Session, name: string, listed: Listed): string {
+  const { mailbox, isSubscribed, hasChildren, missing = '\\NonExistent', info = '' } = listed;
+  const attributes = [
+    hasChildren ? '\\HasChildren' : '\\HasNoChildren',
+    ...(mailbox ? [] : [missing]),
+    ...(mailbox?.special_use ? [mailbox.special_use] : []),
+    ...(isSubscribed ? ['\\Subscribed'] : []),
+  ];
+  return `* LIST (${attributes.join(' ')}) "${SEPARATOR}" ${writeMailbox(name, isUtf8)}${info}\r\n`;
+}
+
+/** What LIST tells of a name that was another one before (RFC 9051 section 6.3.9.7). */
+export function oldName({ isUtf8 }: Session, old: string): string {
+  return ` ("OLDNAME" (${writeMailbox(old, isUtf8)}))`;
 }
 
 /**
@@ -228,14 +251,12 @@ async function* listMailboxes(session: Session, asked: Listing): Answer {
  */
 export async function tellMailbox(session: Session, name: string, asked: string): Promise<string> {
   const all = await session.services.mailstore.imap.list(session.user);
-  const use = all.find((one) => one.name === name)?.special_use;
+  const mailbox = all.find((one) => one.name === name);
   const hasChildren = all.some((one) => one.name.startsWith(name + SEPARATOR));
-  const attributes = [hasChildren ? '\\HasChildren' : '\\HasNoChildren', ...(use ? [use] : [])];
-  const [written, old] = [name, asked].map((one) => writeMailbox(one, session.isUtf8));
   // INBOX has one name, in any case.
   const isOther = asked !== name && asked.toUpperCase() !== 'INBOX';
-  const info = isOther ? ` ("OLDNAME" (${old}))` : '';
-  return `* LIST (${attributes.join(' ')}) "${SEPARATOR}" ${written}${info}\r\n`;
+  const info = isOther ? oldName(session, asked) : '';
+  return writeList(session, name, { mailbox, hasChildren, info });
 }
 
 export const list: Command = {

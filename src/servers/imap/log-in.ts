@@ -1,4 +1,5 @@
 /** LOGIN and AUTHENTICATE (RFC 9051 section 6.2), STARTTLS, CAPABILITY, ID. */
+import type { RawConnection } from '../../mailboxes/mail-server/mail-server.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import {
   type GivenLogin,
@@ -11,7 +12,6 @@ import {
 } from '../../protocols/sasl/sasl.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
-import type { OpenedAccount } from './pass-on.ts';
 import { type Answer, Bye, type Command, No, type Session } from './session.ts';
 
 const ANYBODY = 'IMAP4rev1 IMAP4rev2 LITERAL- ID ENABLE';
@@ -69,7 +69,7 @@ async function* logInWith(session: Session, find: () => Promise<MailAccess>): An
 async function* openElsewhere(
   session: Session,
   user: MailAccess,
-): AsyncGenerator<string, OpenedAccount | undefined> {
+): AsyncGenerator<string, RawConnection | undefined> {
   const { channel, services } = session;
   if (!services.openOnServer) return undefined;
   try {

@@ -1,13 +1,13 @@
 /** NOTIFY (RFC 5465), and what clients are told unasked: of the selected mailbox, and of others where they want it. */
 import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 import { isRefusal, when } from '../../platform/errors/errors.ts';
-import { aboveThose, type Entry, readNames } from './list.ts';
+import { aboveThose, type Entry, oldName, readNames, writeList } from './list.ts';
 import { readNotify } from './parse-notify.ts';
 import { type Command, No, type Session } from './session.ts';
 import { type StatusItem, writeStatus } from './status.ts';
 import { tellChanges } from './tell-changes.ts';
 import { NOTHING, parentOf, type Told, UNTOLD, Watches } from './watches.ts';
-import { type Output, mailbox as writeMailbox } from './write.ts';
+import type { Output } from './write.ts';
 
 /** Names of which one session keeps what it was told. */
 const TOLD_MAX = 500;
@@ -198,15 +198,9 @@ function* tellNames(session: Session, watches: Watches, lists: Lists): Generator
   const parents = aboveThose(withMailboxes);
   for (const [name, old] of affected) {
     const { mailbox, isSubscribed = false } = names.get(name) ?? {};
-    const attributes = [
-      parents.has(name) ? '\\HasChildren' : '\\HasNoChildren',
-      ...(mailbox ? [] : ['\\NonExistent']),
-      ...(mailbox?.special_use ? [mailbox.special_use] : []),
-      ...(isSubscribed ? ['\\Subscribed'] : []),
-    ].join(' ');
-    const { isUtf8 } = session;
-    const info = old === undefined ? '' : ` ("OLDNAME" (${writeMailbox(old, isUtf8)}))`;
-    yield `* LIST (${attributes}) "/" ${writeMailbox(name, isUtf8)}${info}\r\n`;
+    const info = old === undefined ? '' : oldName(session, old);
+    const hasChildren = parents.has(name);
+    yield writeList(session, name, { mailbox, isSubscribed, hasChildren, info });
   }
 }
 

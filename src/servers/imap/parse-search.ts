@@ -126,7 +126,8 @@ class KeyReader {
       return { kind: 'set', set: command.sequenceSet(), isUids: false };
     }
     const name = command.atom('a search key').toUpperCase();
-    return this.#flagKey(name) ?? this.#textKey(name) ?? this.#valueKey(name) ?? unknown();
+    const key = this.#flagKey(name) ?? this.#textKey(name) ?? this.#dayKey(name);
+    return key ?? this.#valueKey(name) ?? unknown();
   }
 
   #deeper<T>(read: () => T): T {
@@ -168,22 +169,7 @@ class KeyReader {
   }
 
   #valueKey(name: string): SearchKey | undefined {
-    const sent = name.startsWith('SENT') ? 'sent' : name.startsWith('SAVED') ? 'saved' : 'arrived';
     switch (name) {
-      case 'ON':
-      case 'SAVEDON':
-      case 'SENTON': {
-        const from = this.#day();
-        return { kind: sent, from, before: from + DAY_MS };
-      }
-      case 'SINCE':
-      case 'SAVEDSINCE':
-      case 'SENTSINCE':
-        return { kind: sent, from: this.#day(), before: EVER };
-      case 'BEFORE':
-      case 'SAVEDBEFORE':
-      case 'SENTBEFORE':
-        return { kind: sent, from: -EVER, before: this.#day() };
       case 'LARGER':
         return { kind: 'size', from: this.#number() + 1, to: EVER };
       case 'SMALLER':
@@ -243,6 +229,17 @@ class KeyReader {
       this.#command.expect(' ');
     }
     return { kind: 'modseq', from: this.#command.number('a MODSEQ') };
+  }
+
+  /** A day, or all from it on, or before it: of the arrival, or `SENT` or `SAVED`. */
+  #dayKey(name: string): SearchKey | undefined {
+    const [, of = 'ARRIVED', which] = /^(SENT|SAVED)?(ON|SINCE|BEFORE)$/.exec(name) ?? [];
+    if (which === undefined) return undefined;
+    const kind = of.toLowerCase() as 'arrived' | 'sent' | 'saved';
+    const day = this.#day();
+    const from = which === 'BEFORE' ? -EVER : day;
+    const before = which === 'SINCE' ? EVER : which === 'ON' ? day + DAY_MS : day;
+    return { kind, from, before };
   }
 
   /** The begin of a day in UTC. */

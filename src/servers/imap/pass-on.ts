@@ -2,20 +2,10 @@
  * A session on a mail server of the operator: after the login, octets pass both ways unread. Each side is read as fast as
  * the other reads, so nothing is held but what sockets hold.
  */
+import type { RawConnection } from '../../mailboxes/mail-server/mail-server.ts';
 import type { Wire } from '../../platform/net/net.ts';
 
-/** An account that a mail server has opened for a mail program. */
-export interface OpenedAccount {
-  readonly wire: Wire;
-  /** What the server may do for it. */
-  readonly capabilities: string;
-  /** What the server sent already. */
-  readonly early: Uint8Array;
-  /** Ends it at once. */
-  destroy(): void;
-}
-
-/** The other side of it. */
+/** The other side of an account that a mail server has opened. */
 export interface Program {
   readonly wire: Wire;
   /** What the program sent after its login. */
@@ -32,7 +22,7 @@ export interface Program {
 const LAST_ANSWERS = 5_000;
 
 /** Passes on what either side sends, until one of them ends. Never rejects. @returns what the program got */
-export async function passOn(program: Program, server: OpenedAccount): Promise<SentLines> {
+export async function passOn(program: Program, server: RawConnection): Promise<SentLines> {
   const { wire } = program;
   const mayCompress = /\bCOMPRESS=/i.test(server.capabilities);
   const seen = new SentLines();

@@ -2,6 +2,7 @@
  * The octets of a message that FETCH asks for, and where they are: sections (RFC 9051 section 6.4.5) such as
  * `BODY[1.2.HEADER.FIELDS (SUBJECT)]<0.100>`, and parts without their transfer encoding, `BINARY[1.2]` (RFC 3516).
  */
+import type { ByteRange } from '../../mailboxes/mailstore/mailstore.ts';
 import { findPart, type MessagePart, parsePartNumber } from '../../protocols/message/message.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
 import { string } from './write.ts';
@@ -101,12 +102,6 @@ export function isWhole({ part, what }: Section): boolean {
   return part === '' && what === '';
 }
 
-/** Octets of the source. */
-export interface Range {
-  readonly start: number;
-  readonly end: number;
-}
-
 /**
  * Where a section is in the source; of lists of fields, where their header is.
  *
@@ -118,7 +113,7 @@ export function findSection(
   source: { readonly bodyStart: number; readonly root: MessagePart },
   size: number,
   section: Section,
-): Range | undefined {
+): ByteRange | undefined {
   const { part, what } = section;
   if (isWhole(section)) return { start: 0, end: size };
   if (part === '') return rangeOf({ start: 0, body: source.bodyStart, end: size }, what);
@@ -131,7 +126,7 @@ export function findSection(
   return rangeOf({ start: nested.headerStart, body: nested.bodyStart, end: found.bodyEnd }, what);
 }
 
-function rangeOf(message: { start: number; body: number; end: number }, what: What): Range {
+function rangeOf(message: { start: number; body: number; end: number }, what: What): ByteRange {
   if (what === '') return { start: message.start, end: message.end };
   if (what === 'TEXT') return { start: message.body, end: message.end };
   return { start: message.start, end: message.body };
@@ -164,7 +159,7 @@ export function selectFields(
 }
 
 /** The part of a range that was asked for. */
-export function cut({ start, end }: Range, partial: Piece | undefined): Range {
+export function cut({ start, end }: ByteRange, partial: Piece | undefined): ByteRange {
   if (!partial) return { start, end };
   const from = Math.min(end, start + partial.start);
   return { start: from, end: Math.min(end, from + partial.octets) };

@@ -1,5 +1,7 @@
 /** The state of one connection (RFC 9051 section 3), and what commands have in common. */
+
 import type { AccountChange } from '../../mailboxes/changes/changes.ts';
+import type { RawConnection } from '../../mailboxes/mail-server/mail-server.ts';
 import type {
   EmbeddedMailstore,
   ImapStore,
@@ -9,7 +11,6 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { CommandParts } from './command-reader.ts';
 import type { Cursor } from './cursor.ts';
-import type { OpenedAccount } from './pass-on.ts';
 import type { RecentMessages } from './recent.ts';
 import type { View } from './view.ts';
 import type { Watches } from './watches.ts';
@@ -54,7 +55,7 @@ export interface Channel {
   /** Sends what was passed on until now. */
   flush(): Promise<void> | undefined;
   /** After this command, the session is one of a mail server. */
-  passOnTo(opened: OpenedAccount): void;
+  passOnTo(opened: RawConnection): void;
   /** The next line; undefined where the client left, `interrupted` where {@link Session.isBehind} was set meanwhile. */
   nextLine(): Promise<string | 'interrupted' | undefined>;
   /** The message at the end of an APPEND, which is read as the command asks for it. */
@@ -79,7 +80,7 @@ export interface ImapServices {
    * @throws Refusal unavailable, account_inactive
    */
   readonly openOnServer?:
-    | ((user: MailAccess, client: string, left: AbortSignal) => Promise<OpenedAccount>)
+    | ((user: MailAccess, client: string, left: AbortSignal) => Promise<RawConnection>)
     | undefined;
   /** Extensions that are neither announced nor enabled, in upper case: {@link isExtension} has their names. */
   readonly disabled?: ReadonlySet<string>;

@@ -8,10 +8,10 @@ import {
 import { Turns } from '../../platform/net/net.ts';
 import {
   decodePart,
-  HeaderReader,
   isEncoded,
   MAX_HEADER,
   type MessagePart,
+  readFields,
 } from '../../protocols/message/message.ts';
 import { Pace } from './long-work.ts';
 import { No, type Session } from './session.ts';
@@ -75,9 +75,7 @@ export class Source {
   }
 
   async fields() {
-    const reader = new HeaderReader();
-    if (reader.write(await this.header(0, this.bodyStart)) === undefined) reader.end();
-    return reader.header.fields;
+    return readFields(await this.header(0, this.bodyStart));
   }
 
   async read(start: number, end: number): Promise<Buffer> {
