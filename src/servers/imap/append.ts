@@ -10,7 +10,6 @@ import { asBuffer } from '../../protocols/message/message.ts';
 import type { CommandParts } from './command-reader.ts';
 import { hintAtCreate } from './copy-move.ts';
 import { BadCommand, Cursor } from './cursor.ts';
-import { readMailbox } from './list.ts';
 import { type Command, No, type Session } from './session.ts';
 import { readFlags, refuseReadOnly } from './store.ts';
 import { numberSet } from './write.ts';
@@ -29,10 +28,8 @@ const SHARES = { account: 4, tenant: 20 };
 
 /** What stands before the message. @param command after the name of the command */
 export function readAppend(command: Cursor): AppendHead {
-  command.expect(' ');
-  const mailbox = readMailbox(command);
-  command.expect(' ');
-  return { mailbox, ...readMessageHead(command) };
+  const mailbox = command.space().mailbox();
+  return { mailbox, ...readMessageHead(command.space()) };
 }
 
 function readMessageHead(command: Cursor): Omit<AppendHead, 'mailbox'> {
@@ -77,8 +74,7 @@ export function isMessageOf(parts: CommandParts): boolean {
 
 /** The message that a REPLACE means. @param command after the name of the command */
 function readReplaced(command: Cursor): string {
-  command.expect(' ');
-  return command.sequenceSet();
+  return command.space().sequenceSet();
 }
 
 export const append: Command = {
@@ -166,8 +162,7 @@ async function* readMessages(
     const parts = await channel.nextMessage();
     if (!parts) return;
     const command = new Cursor(parts);
-    command.expect(' ');
-    ({ flags, internalDate } = readMessageHead(command));
+    ({ flags, internalDate } = readMessageHead(command.space()));
   }
 }
 

@@ -45,8 +45,8 @@ export class Connection implements Channel {
   readonly #since = performance.now();
   readonly #traffic: Traffic;
   readonly #outgoing = new Outgoing((octets) => this.#traffic.write(octets));
-  #release: (() => void) | undefined;
-  #unsubscribe: (() => void) | undefined;
+  /** What gives back its slot, and ends its subscription. */
+  readonly #held: (() => void)[] = [];
   readonly #left = new AbortController();
   readonly #telling = new TellTimer(() => this.#wire.interrupt());
   #ending: string | undefined;
@@ -189,11 +189,10 @@ export class Connection implements Channel {
     const release = await this.#settings.admit(user);
     if (!release) return false;
     // It is called once more at the end of the connection, also where that ended meanwhile.
-    this.#release = release;
+    this.#held.push(release);
     this.#incoming.limits = LOGGED_IN;
-    this.#unsubscribe = this.#settings.changes.subscribe(user.accountId, (change) =>
-      this.#onChange(change),
-    );
+    const { changes } = this.#settings;
+    this.#held.push(changes.subscribe(user.accountId, (change) => this.#onChange(change)));
     return true;
   }
 
@@ -292,10 +291,7 @@ export class Connection implements Channel {
   #leave(): void {
     this.#left.abort(new Bye('The client left'));
     this.#telling.stop();
-    this.#unsubscribe?.();
-    this.#unsubscribe = undefined;
-    this.#release?.();
-    this.#release = undefined;
+    for (const end of this.#held.splice(0)) end();
     this.#incoming.release();
     this.#opened?.destroy();
   }

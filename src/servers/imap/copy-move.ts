@@ -1,7 +1,6 @@
 /** COPY, MOVE (RFC 6851), EXPUNGE, CLOSE, with the codes of UIDPLUS (RFC 4315). */
 import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { readMailbox } from './list.ts';
 import { showProgress } from './long-work.ts';
 import { type Answer, type Command, No, type Session } from './session.ts';
 import { refuseReadOnly } from './store.ts';
@@ -17,10 +16,8 @@ export function relocating(kind: 'copy' | 'move', isByUid: boolean): Command {
   return {
     tells: 'everything',
     async *run(session, command) {
-      command.expect(' ');
-      const set = command.sequenceSet();
-      command.expect(' ');
-      const target = readMailbox(command);
+      const set = command.space().sequenceSet();
+      const target = command.space().mailbox();
       command.end();
       if (kind === 'move') refuseReadOnly(session);
       const uids = session.selected.resolve(set, isByUid);

@@ -1,5 +1,6 @@
 /** Reads a command from left to right by the grammar of RFC 9051 section 9. */
 import { Buffer } from 'node:buffer';
+import { decodeMailboxName } from '../../protocols/imap-syntax/imap-syntax.ts';
 import type { CommandParts } from './command-reader.ts';
 
 /** The command is not what the grammar allows; it is answered BAD with this text. */
@@ -25,15 +26,14 @@ const ITEMS_MAX = 1_000;
 
 export class Cursor {
   readonly #parts: CommandParts;
-  /** Whether names are in UTF-8 (RFC 9051 section 5.1); else in modified UTF-7. */
-  readonly isUtf8: boolean;
+  readonly #isUtf8: boolean;
   /** Index of the text that is read. */
   #part = 0;
   #at = 0;
 
   constructor(parts: CommandParts, isUtf8 = false) {
     this.#parts = parts;
-    this.isUtf8 = isUtf8;
+    this.#isUtf8 = isUtf8;
   }
 
   get #text(): string {
@@ -77,6 +77,12 @@ export class Cursor {
     if (!this.has(text)) throw new BadCommand(`Expected ${text === ' ' ? 'a space' : text}`);
   }
 
+  /** What comes after a space. @throws BadCommand where there is none */
+  space(): this {
+    this.expect(' ');
+    return this;
+  }
+
   /** @throws BadCommand where there is more */
   end(): void {
     // Some clients leave a space at the end.
@@ -98,8 +104,20 @@ export class Cursor {
     return this.#string() ?? this.#match(ASTRING) ?? this.#fail(what);
   }
 
-  listMailbox(): string {
-    return this.#string() ?? this.#match(LIST_MAILBOX) ?? this.#fail('a mailbox pattern');
+  /** The name of a mailbox. */
+  mailbox(): string {
+    return this.#decode(this.astring('a mailbox'));
+  }
+
+  mailboxPattern(): string {
+    const pattern = this.#string() ?? this.#match(LIST_MAILBOX) ?? this.#fail('a mailbox pattern');
+    return this.#decode(pattern).normalize('NFC');
+  }
+
+  /** Names are in UTF-8 (RFC 9051 section 5.1), or in modified UTF-7. */
+  #decode(octets: string): string {
+    const text = readUtf8(octets);
+    return this.#isUtf8 ? text : decodeMailboxName(text);
   }
 
   string(what: string): string {
@@ -118,6 +136,11 @@ export class Cursor {
     const items = [read(), ...this.others(read)];
     this.expect(')');
     return items;
+  }
+
+  /** The same without parentheses where it is one. */
+  listOrOne<T>(read: () => T): T[] {
+    return this.sees('(') ? this.list(read) : [read()];
   }
 
   /** What `read` reads, as long as there is a space before it. @throws BadCommand where there are too many */

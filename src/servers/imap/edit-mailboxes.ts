@@ -2,7 +2,7 @@
 import { canonicalLevels } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Cursor } from './cursor.ts';
-import { readMailbox, tellMailbox } from './list.ts';
+import { tellMailbox } from './list.ts';
 import { type Command, No, type Session } from './session.ts';
 
 /** A name that has no mailbox may be subscribed, too. */
@@ -10,8 +10,7 @@ function subscribing(isOn: boolean): Command {
   return {
     tells: 'no removals',
     async *run(session, command) {
-      command.expect(' ');
-      const name = canonicalLevels(readMailbox(command));
+      const name = canonicalLevels(command.space().mailbox());
       command.end();
       const { mailstore } = session.services;
       const { imap } = mailstore;
@@ -33,9 +32,8 @@ export const unsubscribe = subscribing(false);
 export const create: Command = {
   tells: 'no removals',
   async *run(session, command) {
-    command.expect(' ');
     // A separator at the end says that there will be others below it (section 6.3.4).
-    const name = readMailbox(command).replace(/\/$/, '');
+    const name = command.space().mailbox().replace(/\/$/, '');
     const uses = readUses(command);
     command.end();
     // One mailbox for each use, and each account has them. \All and \Flagged would be views, which there are none of.
@@ -73,8 +71,7 @@ function readUses(command: Cursor): string[] {
 export const remove: Command = {
   tells: 'no removals',
   async *run(session, command) {
-    command.expect(' ');
-    const name = readMailbox(command);
+    const name = command.space().mailbox();
     command.end();
     const { state } = await session.services.mailstore.deleteMailbox(session.user, name);
     session.wrote(state.mailbox);
@@ -88,10 +85,8 @@ export const remove: Command = {
 export const rename: Command = {
   tells: 'no removals',
   async *run(session, command) {
-    command.expect(' ');
-    const name = readMailbox(command);
-    command.expect(' ');
-    const to = readMailbox(command);
+    const name = command.space().mailbox();
+    const to = command.space().mailbox();
     command.end();
     // Also what is listed as \Noselect, since others are below it (section 6.3.6).
     const { mailstore } = session.services;

@@ -30,10 +30,8 @@ export function fetching(isByUid: boolean): Command {
     // A client may use the sequence numbers of the next answers only if these stay (RFC 9051 section 5.5).
     tells: isByUid ? 'everything' : 'no removals',
     async *run(session, command) {
-      command.expect(' ');
-      const set = command.sequenceSet();
-      command.expect(' ');
-      const request = readFetch(command, isByUid);
+      const set = command.space().sequenceSet();
+      const request = readFetch(command.space(), isByUid);
       // RFC 7162 section 3.2.6.
       if (request.vanished && !session.qresync) throw new BadCommand('VANISHED needs QRESYNC');
       const named = session.selected.resolve(set, isByUid);

@@ -1,7 +1,6 @@
 /** LIST with its extensions (RFC 9051 section 6.3.9, RFC 5258, RFC 5819), LSUB, NAMESPACE. */
 import { type OpenMailbox, SEPARATOR } from '../../mailboxes/mailstore/mailstore.ts';
-import { decodeMailboxName } from '../../protocols/imap-syntax/imap-syntax.ts';
-import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
+import { BadCommand, type Cursor } from './cursor.ts';
 import { Pace } from './long-work.ts';
 import type { Answer, Command, Session } from './session.ts';
 import { readStatusItems, type StatusItem, writeStatus } from './status.ts';
@@ -11,20 +10,6 @@ import { mailbox as writeMailbox } from './write.ts';
 const PATTERNS_MAX = 16;
 const WILDCARDS_MAX = 32;
 const LENGTH_MAX = 300;
-
-/** Reads a name of a mailbox. */
-export function readMailbox(command: Cursor): string {
-  return readName(command, command.astring('a mailbox'));
-}
-
-function readPattern(command: Cursor): string {
-  return readName(command, command.listMailbox()).normalize('NFC');
-}
-
-function readName({ isUtf8 }: Cursor, octets: string): string {
-  const text = readUtf8(octets);
-  return isUtf8 ? text : decodeMailboxName(text);
-}
 
 interface Listing {
   /** Whether nothing but the separator is asked for. */
@@ -47,11 +32,8 @@ function readListing(command: Cursor): Listing {
   if (selects.has('RECURSIVEMATCH') && !selects.has('SUBSCRIBED') && !selects.has('SPECIAL-USE')) {
     throw new BadCommand('RECURSIVEMATCH needs another selection option');
   }
-  const reference = readMailbox(command);
-  command.expect(' ');
-  const patterns = command.sees('(')
-    ? command.list(() => readPattern(command))
-    : [readPattern(command)];
+  const reference = command.mailbox();
+  const patterns = command.space().listOrOne(() => command.mailboxPattern());
   if (patterns.length > PATTERNS_MAX) throw new BadCommand(`At most ${PATTERNS_MAX} patterns`);
   let status: readonly StatusItem[] = [];
   let returnsSubscribed = false;
@@ -60,8 +42,7 @@ function readListing(command: Cursor): Listing {
       const option = command.atom('an option').toUpperCase();
       if (option === 'SUBSCRIBED') returnsSubscribed = true;
       else if (option === 'STATUS') {
-        command.expect(' ');
-        status = readStatusItems(command);
+        status = readStatusItems(command.space());
       } else if (option !== 'CHILDREN' && option !== 'SPECIAL-USE') {
         throw new BadCommand('The return option is not known');
       }
@@ -270,10 +251,8 @@ export const list: Command = {
 export const lsub: Command = {
   tells: 'no removals',
   async *run(session, command) {
-    command.expect(' ');
-    const reference = readMailbox(command);
-    command.expect(' ');
-    const read = readPattern(command);
+    const reference = command.space().mailbox();
+    const read = command.space().mailboxPattern();
     command.end();
     if (read === '') {
       yield writeSeparator('LSUB');

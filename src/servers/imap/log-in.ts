@@ -113,10 +113,8 @@ export const login: Command = {
   tells: 'nothing',
   async *run(session, command) {
     refuseInPlain(session);
-    command.expect(' ');
-    const address = readUtf8(command.astring('an address'));
-    command.expect(' ');
-    const password = readUtf8(command.astring('a password'));
+    const address = readUtf8(command.space().astring('an address'));
+    const password = readUtf8(command.space().astring('a password'));
     command.end();
     return yield* withPassword(session, address, password);
   },
@@ -126,8 +124,7 @@ export const authenticate: Command = {
   tells: 'nothing',
   async *run(session, command) {
     refuseInPlain(session);
-    command.expect(' ');
-    const mechanism = command.atom('a mechanism').toUpperCase();
+    const mechanism = command.space().atom('a mechanism').toUpperCase();
     const initial = command.has(' ') ? command.rest() : undefined;
     command.end();
     if (isMechanism(mechanism)) return yield* logInBy(session, mechanism, initial);
@@ -200,8 +197,7 @@ export const capability: Command = {
 export const id: Command = {
   tells: 'nothing',
   async *run(session, command) {
-    command.expect(' ');
-    const said = readParameters(command);
+    const said = readParameters(command.space());
     command.end();
     session.program = programOf(said) ?? session.program;
     // The version only for those who have an account.

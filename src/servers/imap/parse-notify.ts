@@ -1,7 +1,6 @@
 /** Reads NOTIFY (RFC 5465 section 8). */
 import { canonicalLevels } from '../../mailboxes/mailstore/mailstore.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
-import { readMailbox } from './list.ts';
 import { type FetchRequest, readNewMessageItems } from './parse-fetch.ts';
 import { No } from './session.ts';
 import { EVENTS, NOTHING, type NotifyEvent, type NotifyRequest, type Watch } from './watches.ts';
@@ -35,8 +34,7 @@ export function readNotify(command: Cursor): NotifyRequest {
   do {
     const of = command.atom('which mailboxes').toUpperCase();
     const names = readNames(command, of);
-    command.expect(' ');
-    const read = readEvents(command);
+    const read = readEvents(command.space());
     hasUnknown ||= read.hasUnknown;
     command.expect(')');
     const { events, fetch } = read;
@@ -72,10 +70,7 @@ function isFilter(of: string): of is Watch['of'] {
 
 function readNames(command: Cursor, of: string): ReadonlySet<string> {
   if (of !== 'SUBTREE' && of !== 'MAILBOXES') return new Set();
-  command.expect(' ');
-  const names = command.sees('(')
-    ? command.list(() => readMailbox(command))
-    : [readMailbox(command)];
+  const names = command.space().listOrOne(() => command.mailbox());
   return new Set(names.map(canonicalLevels));
 }
 

@@ -62,8 +62,7 @@ export function readReturn(command: Cursor): Pick<SearchCommand, 'returns' | 'pa
   const read = command.list(() => {
     const option = command.atom('an option').toUpperCase();
     if (option === 'PARTIAL') {
-      command.expect(' ');
-      partial = readPartialRange(command);
+      partial = readPartialRange(command.space());
     }
     return option;
   }, true);
@@ -148,8 +147,11 @@ class KeyReader {
       return { kind: 'and', keys: [{ kind: 'recent' }, unseen] };
     }
     if (name !== 'KEYWORD' && name !== 'UNKEYWORD') return undefined;
-    this.#command.expect(' ');
-    return { kind: 'flag', flag: this.#command.atom('a keyword'), isSet: name === 'KEYWORD' };
+    return {
+      kind: 'flag',
+      flag: this.#command.space().atom('a keyword'),
+      isSet: name === 'KEYWORD',
+    };
   }
 
   #textKey(name: string): SearchKey | undefined {
@@ -164,8 +166,7 @@ class KeyReader {
   }
 
   #text(): string {
-    this.#command.expect(' ');
-    return readUtf8(this.#command.astring('a text')).toLowerCase();
+    return readUtf8(this.#command.space().astring('a text')).toLowerCase();
   }
 
   #valueKey(name: string): SearchKey | undefined {
@@ -175,8 +176,7 @@ class KeyReader {
       case 'SMALLER':
         return { kind: 'size', from: 0, to: this.#number() - 1 };
       case 'UID':
-        this.#command.expect(' ');
-        return { kind: 'set', set: this.#command.sequenceSet(), isUids: true };
+        return { kind: 'set', set: this.#command.space().sequenceSet(), isUids: true };
       case 'SAVEDATESUPPORTED':
         return { kind: 'all' };
       // RFC 5032: seconds before now.
@@ -186,10 +186,9 @@ class KeyReader {
         return { kind: 'arrived', from: -EVER, before: this.#ago() + 1 };
       case 'EMAILID':
       case 'THREADID':
-        this.#command.expect(' ');
         return {
           kind: name === 'EMAILID' ? 'emailid' : 'threadid',
-          id: this.#command.astring('an id'),
+          id: this.#command.space().astring('an id'),
         };
       case 'MODSEQ':
         return this.#modseq();
@@ -209,8 +208,7 @@ class KeyReader {
   }
 
   #number(): number {
-    this.#command.expect(' ');
-    return this.#command.number('a number');
+    return this.#command.space().number('a number');
   }
 
   #ago(): number {
@@ -224,8 +222,7 @@ class KeyReader {
     this.#command.expect(' ');
     if (this.#command.sees('"')) {
       this.#command.string('a flag');
-      this.#command.expect(' ');
-      this.#command.atom('priv, shared or all');
+      this.#command.space().atom('priv, shared or all');
       this.#command.expect(' ');
     }
     return { kind: 'modseq', from: this.#command.number('a MODSEQ') };
@@ -244,8 +241,7 @@ class KeyReader {
 
   /** The begin of a day in UTC. */
   #day(): number {
-    this.#command.expect(' ');
-    const at = readDate(this.#command.astring('a date'));
+    const at = readDate(this.#command.space().astring('a date'));
     if (at === undefined) throw new BadCommand('Expected a date: 1-Feb-1994');
     return at;
   }

@@ -1,6 +1,5 @@
 /** QUOTA (RFC 9208): an account has one quota for all its mailboxes together, so there is one root, or none. */
 import type { Cursor } from './cursor.ts';
-import { readMailbox } from './list.ts';
 import { type Answer, type Command, No, type Session } from './session.ts';
 import { mailbox as writeMailbox } from './write.ts';
 
@@ -14,8 +13,7 @@ function quotaCommand(run: (session: Session, command: Cursor) => Answer): Comma
 }
 
 export const getQuota = quotaCommand(async function* (session, command) {
-  command.expect(' ');
-  const root = command.astring('a quota root');
+  const root = command.space().astring('a quota root');
   command.end();
   const told = root === ROOT ? await writeQuota(session) : undefined;
   if (told === undefined) throw new No('NONEXISTENT', 'There is no such quota root');
@@ -25,8 +23,7 @@ export const getQuota = quotaCommand(async function* (session, command) {
 
 /** The mailbox need not exist (section 4.1.2). */
 export const getQuotaRoot = quotaCommand(async function* (session, command) {
-  command.expect(' ');
-  const name = writeMailbox(readMailbox(command), session.isUtf8);
+  const name = writeMailbox(command.space().mailbox(), session.isUtf8);
   command.end();
   const told = await writeQuota(session);
   yield told === undefined ? `* QUOTAROOT ${name}\r\n` : `* QUOTAROOT ${name} "${ROOT}"\r\n${told}`;

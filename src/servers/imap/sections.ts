@@ -44,8 +44,7 @@ export function readSection(command: Cursor, item: string): Section {
     throw new BadCommand('The section is not known');
   let names: string[] = [];
   if (what.startsWith('HEADER.FIELDS')) {
-    command.expect(' ');
-    names = command.list(() => command.astring('a field name').toLowerCase());
+    names = command.space().list(() => command.astring('a field name').toLowerCase());
     if (names.length > NAMES_MAX || !names.every((name) => FIELD_NAME.test(name))) {
       throw new BadCommand(`Expected at most ${NAMES_MAX} names of fields`);
     }

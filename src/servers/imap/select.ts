@@ -3,7 +3,7 @@ import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
 import { fetchFlags } from './fetch.ts';
-import { readMailbox, tellMailbox } from './list.ts';
+import { tellMailbox } from './list.ts';
 import type { Answer, Command, Session } from './session.ts';
 import { readSince, vanished } from './since.ts';
 import { readStatusItems, writeStatus } from './status.ts';
@@ -24,8 +24,7 @@ function opening(isReadOnly: boolean): Command {
   return {
     tells: 'nothing',
     async *run(session, command) {
-      command.expect(' ');
-      const name = readMailbox(command);
+      const name = command.space().mailbox();
       const resync = command.has(' ') ? readParameters(session, command) : undefined;
       command.end();
       // A mailbox that was selected is closed, also where the next one cannot be opened.
@@ -56,8 +55,7 @@ function readParameters(session: Session, command: Cursor): Resync | undefined {
 function readResync(command: Cursor): Resync {
   command.expect(' (');
   const uidvalidity = command.number('a UIDVALIDITY');
-  command.expect(' ');
-  const modseq = command.number('a MODSEQ');
+  const modseq = command.space().number('a MODSEQ');
   let known: UidSet | undefined;
   if (command.has(' ')) {
     // The pairs of sequence numbers and UIDs help servers without tombstones.
@@ -71,8 +69,7 @@ function readResync(command: Cursor): Resync {
 function readPairs(command: Cursor): void {
   command.expect('(');
   command.sequenceSet();
-  command.expect(' ');
-  command.sequenceSet();
+  command.space().sequenceSet();
   command.expect(')');
 }
 
@@ -121,10 +118,8 @@ async function* tellSince(
 export const status: Command = {
   tells: 'no removals',
   async *run(session, command) {
-    command.expect(' ');
-    const name = readMailbox(command);
-    command.expect(' ');
-    const items = readStatusItems(command);
+    const name = command.space().mailbox();
+    const items = readStatusItems(command.space());
     command.end();
     if (items.includes('HIGHESTMODSEQ')) yield session.enableCondstore();
     const mailbox = await session.services.mailstore.imap.open(session.user, name);

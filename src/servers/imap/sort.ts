@@ -17,10 +17,8 @@ export function sorting(isByUid: boolean): Command {
     tells: isByUid ? 'everything' : 'no removals',
     run: (session, command) => {
       const returned = readReturn(command);
-      command.expect(' ');
-      const criteria = readCriteria(command);
-      command.expect(' ');
-      const refusal = readCharset(command);
+      const criteria = readCriteria(command.space());
+      const refusal = readCharset(command.space());
       const key = readKeys(command, refusal);
       const find: Find = (_, __, saved) =>
         inTurn(session, async () =>

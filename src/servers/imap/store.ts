@@ -16,10 +16,8 @@ export function storing(isByUid: boolean): Command {
   return {
     tells: isByUid ? 'everything' : 'no removals',
     async *run(session, command) {
-      command.expect(' ');
-      const set = command.sequenceSet();
-      command.expect(' ');
-      const request = readStore(command);
+      const set = command.space().sequenceSet();
+      const request = readStore(command.space());
       refuseReadOnly(session);
       if (request.change.unchangedSince !== undefined) yield session.enableCondstore();
       const uids = session.selected.resolve(set, isByUid);
@@ -41,8 +39,7 @@ function readStore(command: Cursor): StoreRequest {
   const sign = command.has('+') ? 'add' : command.has('-') ? 'remove' : 'replace';
   command.expect('FLAGS');
   const isSilent = command.has('.SILENT');
-  command.expect(' ');
-  const flags = readFlags(command);
+  const flags = readFlags(command.space());
   command.end();
   const since = unchangedSince === undefined ? {} : { unchangedSince };
   return { change: { [sign]: flags, ...since }, isSilent };

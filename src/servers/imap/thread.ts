@@ -22,12 +22,10 @@ export function threading(isByUid: boolean): Command {
   return {
     tells: isByUid ? 'everything' : 'no removals',
     async *run(session, command) {
-      command.expect(' ');
-      const name = command.atom('an algorithm').toUpperCase();
+      const name = command.space().atom('an algorithm').toUpperCase();
       const algorithm = ALGORITHMS.find((one) => one === name);
       if (!algorithm) throw new BadCommand('The algorithm is not known');
-      command.expect(' ');
-      const refusal = readCharset(command);
+      const refusal = readCharset(command.space());
       if (refusal) throw refusal;
       const key = readKeys(command);
       if (names(key, 'modseq')) yield session.enableCondstore();
