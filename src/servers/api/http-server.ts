@@ -25,6 +25,7 @@ import { collectPaths } from './known-paths.ts';
 import { type ConnectionLimits, limitConnections } from './limit-connections.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { type OnAnswered, pathOf, RequestLog } from './request-log.ts';
+import { beginInTurn } from './request-turns.ts';
 import { compilersFactory, convertIntegers } from './route-schemas.ts';
 import type { Api, RateLimits } from './route-tools.ts';
 import { refuseSpellings } from './spellings.ts';
@@ -70,7 +71,8 @@ export function createServer(options: ServerOptions): { app: Api; limits: RateLi
   const app = openServer(options, isTrusted, answerBadUrl);
   // A trusted proxy, or one on this machine, forwards the requests of many clients.
   const isExempt = (address: string) => isLoopback(address) || isTrusted(address);
-  limitConnections(app.server, options.connections, isExempt, options.logger);
+  const cutOff = limitConnections(app.server, options.connections, isExempt, options.logger);
+  beginInTurn(app.server, (request) => addressOf(request, isTrusted), cutOff);
   // Node answers any other expectation than 100-continue with a 417 without a body. To ignore it is allowed, too (RFC 9110
   // section 10.1.1).
   app.server.on('checkExpectation', (request, response) =>

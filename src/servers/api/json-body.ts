@@ -3,7 +3,9 @@
  * cannot store; members that are null count as absent.
  */
 import { isUtf8 } from 'node:buffer';
+import type { FastifyRequest } from 'fastify';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { enterTurnOfClient } from './request-turns.ts';
 import type { Api } from './route-tools.ts';
 
 /**
@@ -17,35 +19,43 @@ export function acceptJsonBodies(app: Api): void {
   // Refuses __proto__ and constructor.prototype keys, which could reach Object.prototype.
   const parseJson = app.getDefaultJsonParser('error', 'error');
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes, done) => {
-    // RFC 9110 section 15.5.16: codings are refused like media types.
-    const coding = request.headers['content-encoding'] ?? 'identity';
-    if (coding.toLowerCase() !== 'identity') {
-      done(new Refusal('unsupported_media_type', 'the body must have no Content-Encoding'));
-      return;
-    }
-    if (!Buffer.isBuffer(bytes) || !isUtf8(bytes)) {
-      done(new Refusal('invalid_request', 'the body is not UTF-8'));
-      return;
-    }
-    if (hasManyValues(bytes)) {
-      const detail = `the body must have at most ${VALUES_MAX} members and items`;
-      done(new Refusal('invalid_request', detail));
-      return;
-    }
-    const text = bytes.toString();
-    // Typed as a possible promise; with a callback it is none.
-    void parseJson(request, text, (error, body: unknown) => {
-      if (error) return done(text === '' ? error : refuseText(text));
+  app.addContentTypeParser(
+    'application/json',
+    { parseAs: 'buffer' },
+    async (request: FastifyRequest, bytes: string | Buffer) => {
+      // RFC 9110 section 15.5.16: codings are refused like media types.
+      const coding = request.headers['content-encoding'] ?? 'identity';
+      if (coding.toLowerCase() !== 'identity') {
+        throw new Refusal('unsupported_media_type', 'the body must have no Content-Encoding');
+      }
+      // Bodies that end together would be read and checked together.
+      const waits = enterTurnOfClient(request.clientAddress);
+      if (waits) await waits;
+      if (!Buffer.isBuffer(bytes) || !isUtf8(bytes)) {
+        throw new Refusal('invalid_request', 'the body is not UTF-8');
+      }
+      if (hasManyValues(bytes)) {
+        const detail = `the body must have at most ${VALUES_MAX} members and items`;
+        throw new Refusal('invalid_request', detail);
+      }
+      const text = bytes.toString();
+      // Typed as a possible promise; with a callback it is none, and calls at once.
+      let failure: Error | null = null;
+      let body: unknown;
+      void parseJson(request, text, (error, parsed) => {
+        failure = error;
+        body = parsed;
+      });
+      if (failure) throw text === '' ? failure : refuseText(text);
       // UTF-8 JSON has no raw control characters, so only an escape can make such text.
       const field = text.includes('\\u') ? findUnstorable(body) : undefined;
       if (field !== undefined) {
-        return done(invalidField(field, 'must have no NUL characters or unpaired surrogates'));
+        throw invalidField(field, 'must have no NUL characters or unpaired surrogates');
       }
       if (text.includes('null')) removeNulls(body);
-      done(null, body);
-    });
-  });
+      return body;
+    },
+  );
 }
 
 /** Why a text was not taken. Of V8's words those that do not repeat the text: a place, or one character. */

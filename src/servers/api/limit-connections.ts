@@ -1,4 +1,5 @@
 import type { Server } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
 import { clientKey, type NetworkTest, StrangerShares } from '../../platform/net/net.ts';
 
@@ -16,14 +17,16 @@ const LOG_EVERY_MS = 60_000;
  * a WebSocket counts as well.
  *
  * @param isExempt addresses whose connections do not count
+ * @returns ends a connection, and with it all of its client, where those count: what came on the others is not read any more
  */
 export function limitConnections(
   server: Server,
   { perClient, inAll }: ConnectionLimits,
   isExempt: NetworkTest,
   logger: Logger,
-): void {
+): (socket: Socket) => void {
   const shares = new StrangerShares(inAll);
+  const open = new Map<string, Set<Socket>>();
   let loggedAt = Number.NEGATIVE_INFINITY;
   server.on('connection', (socket) => {
     const address = socket.remoteAddress ?? '';
@@ -31,7 +34,13 @@ export function limitConnections(
     const client = clientKey(address);
     const giveBack = shares.hold(client, perClient);
     if (giveBack) {
-      socket.once('close', giveBack);
+      const ofClient = open.get(client) ?? new Set();
+      open.set(client, ofClient.add(socket));
+      socket.once('close', () => {
+        giveBack();
+        ofClient.delete(socket);
+        if (ofClient.size === 0) open.delete(client);
+      });
       return;
     }
     socket.destroy();
@@ -42,4 +51,8 @@ export function limitConnections(
       'HTTP connection closed: too many connections of this client (HTTP_MAX_PER_IP) or in all (HTTP_MAX_CONNECTIONS)',
     );
   });
+  return (socket) => {
+    const client = clientKey(socket.remoteAddress ?? '');
+    for (const one of [socket, ...(open.get(client) ?? [])]) one.destroy();
+  };
 }

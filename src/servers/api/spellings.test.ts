@@ -33,6 +33,12 @@ test('another spelling of a known member is refused by its name', async () => {
   }
 });
 
+test('of thousands of unknown members only the first are compared with known ones', async () => {
+  const unknown = Object.fromEntries(Array.from({ length: 100 }, (_, at) => [`x${at}`, 1]));
+  const body = { id: 999_999, user_id: 'demo', ...unknown, userId: 'x' };
+  assert.equal((await api.call('POST', '/v2/email-accounts/delete', body)).status, 404);
+});
+
 test('other unknown names are ignored, as a newer client may send them', async () => {
   const body = { user_id: 'demo', comment: 'x', uid: 1, users_id: 'x', ids: 1 };
   const reset = { id: 999_999, ...body };

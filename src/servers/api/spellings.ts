@@ -28,6 +28,9 @@ export function refuseSpellings(app: Api): void {
   });
 }
 
+/** Unknown members of one object that are compared with known ones: a stranger may send thousands. */
+const UNKNOWN_MAX = 100;
+
 /** The part of a JSON schema that names members. */
 interface Shape {
   readonly content?: Record<string, { readonly schema?: unknown }>;
@@ -66,11 +69,13 @@ function lookAtMembers(properties: Record<string, unknown>): Look {
   const spellings = new Map([...known.keys()].map((name) => [plainName(name), name]));
   return (value, path, errors) => {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
+    let unknown = 0;
     for (const [name, member] of Object.entries(value)) {
       if (known.has(name)) {
         known.get(name)?.(member, `${path}${name}.`, errors);
         continue;
       }
+      if (++unknown > UNKNOWN_MAX) continue;
       const meant = spellings.get(plainName(name));
       if (meant === undefined) continue;
       const message = `is not known: did you mean ${path}${meant}?`;
