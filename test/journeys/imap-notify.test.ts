@@ -47,6 +47,16 @@ onEachEngine('IMAP with NOTIFY', (engine) => {
       (await ann.ok(`notify set status (subtree (Archive Nowhere) ${ALL})`)).join('\n'),
       /^\* STATUS "Archive" \(MESSAGES 1 UIDNEXT 2 UIDVALIDITY \d+ HIGHESTMODSEQ \d+\)$/,
     );
+    const alone: [event: string, told: RegExp][] = [
+      ['MessageNew', /\(MESSAGES 1 UIDNEXT 2 UIDVALIDITY \d+\)$/],
+      ['MessageExpunge', /\(MESSAGES 1\)$/],
+      ['FlagChange', /\(UIDVALIDITY \d+ HIGHESTMODSEQ \d+\)$/],
+    ];
+    for (const [event, told] of alone) {
+      const [line = '', ...more] = await ann.ok(`NOTIFY SET STATUS (mailboxes Archive (${event}))`);
+      assert.match(line, told);
+      assert.deepEqual(more, []);
+    }
     assert.deepEqual(await ann.ok(`NOTIFY SET (mailboxes (Archive Nowhere) ${ALL})`), []);
     // Of the selected mailbox the program has the state.
     await ann.ok('SELECT Archive');
@@ -54,6 +64,25 @@ onEachEngine('IMAP with NOTIFY', (engine) => {
     assert.deepEqual(told.map((line) => /"(.*)"/.exec(line)?.[1]).toSorted(), [
       ...['Drafts', 'INBOX', 'Junk', 'Sent', 'Trash'],
     ]);
+    ann.close();
+    other.close();
+  });
+
+  test('one event alone is told of a mailbox that is not selected', async () => {
+    const [ann, other] = await pair();
+    await ann.ok('NOTIFY SET (mailboxes INBOX (FlagChange)) (mailboxes Archive (MessageExpunge))');
+    await append(other, 'Archive');
+    assert.match(await ann.next(), /^\* STATUS "Archive" \(MESSAGES 1 /);
+    await append(other, 'INBOX');
+    assert.match(await ann.next(), /^\* STATUS "INBOX" \(MESSAGES 1 .* UNSEEN 1\)/);
+    await other.ok('SELECT INBOX');
+    await other.ok('STORE 1 +FLAGS (\\Seen)');
+    assert.match(await ann.next(), /^\* STATUS "INBOX" \(MESSAGES 1 .* UNSEEN 0\)/);
+    await other.ok('SELECT Archive');
+    await other.ok('STORE 1 +FLAGS (\\Seen \\Deleted)');
+    await other.ok('EXPUNGE');
+    // Not told: the new flags.
+    assert.match(await ann.next(), /^\* STATUS "Archive" \(MESSAGES 0 /);
     ann.close();
     other.close();
   });
@@ -241,8 +270,8 @@ onEachEngine('IMAP with NOTIFY', (engine) => {
       ['NOTIFY SET (inboxes MessageNew)', /^BAD /],
       [`NOTIFY SET (selected ${ALL}) (selected-delayed ${ALL})`, /^BAD /],
       ['NOTIFY SET (selected (MailboxName))', /^BAD /],
-      ['NOTIFY SET (personal (MessageNew))', /^BAD /],
-      ['NOTIFY SET (personal (FlagChange))', /^BAD /],
+      ['NOTIFY SET (selected (MessageNew))', /^BAD /],
+      ['NOTIFY SET (selected (FlagChange))', /^BAD /],
       ['NOTIFY SET (personal (MessageNew (UID) MessageExpunge))', /^BAD /],
       ['NOTIFY SET (everything (MailboxName))', /^BAD /],
       [

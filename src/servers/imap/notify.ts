@@ -70,11 +70,22 @@ async function* tellFirst(session: Session, watches: Watches): AsyncGenerator<st
   if (!watches.request.tellsStatus) return;
   for (const [name, { mailbox, isSubscribed }] of names) {
     if (!mailbox || name === session.view?.mailbox.name) continue;
-    if (!watches.wants('MessageNew', name, isSubscribed)) continue;
-    const items: StatusItem[] = ['MESSAGES', 'UIDNEXT', 'UIDVALIDITY'];
-    if (watches.wants('FlagChange', name, isSubscribed)) items.push('HIGHESTMODSEQ');
-    yield await writeStatus(session, mailbox, items);
+    const { tellsNew, tellsRemoved, tellsFlags } = wantedOf(watches, name, isSubscribed);
+    const items: StatusItem[] = [];
+    if (tellsNew || tellsRemoved) items.push('MESSAGES');
+    if (tellsNew) items.push('UIDNEXT');
+    if (tellsNew || tellsFlags) items.push('UIDVALIDITY');
+    if (tellsFlags) items.push('HIGHESTMODSEQ');
+    if (items.length > 0) yield await writeStatus(session, mailbox, items);
   }
+}
+
+function wantedOf(watches: Watches, name: string, isSubscribed: boolean) {
+  return {
+    tellsNew: watches.wants('MessageNew', name, isSubscribed),
+    tellsRemoved: watches.wants('MessageExpunge', name, isSubscribed),
+    tellsFlags: watches.wants('FlagChange', name, isSubscribed),
+  };
 }
 
 function toldOf(watches: Watches, names: readonly [string, Entry][]): Map<string, Told> {
@@ -149,10 +160,9 @@ async function tellStatus(
 ): Promise<string> {
   const { name, uidnext, uidvalidity, messages, unseen, highestmodseq } = mailbox;
   if (name === session.view?.mailbox.name) return '';
-  if (!watches.wants('MessageNew', name, isSubscribed)) return '';
+  const { tellsNew, tellsRemoved, tellsFlags } = wantedOf(watches, name, isSubscribed);
   // One write is one MODSEQ: nobody else has written meanwhile.
   if (own.has(name) && highestmodseq === before.highestmodseq + 1) return '';
-  const tellsFlags = watches.wants('FlagChange', name, isSubscribed);
   const hasMessages =
     uidnext !== before.uidnext ||
     messages !== before.messages ||
@@ -160,7 +170,8 @@ async function tellStatus(
     (uidvalidity !== before.uidvalidity && before.id !== 0);
   const hasFlags =
     unseen !== before.unseen || (session.condstore && highestmodseq !== before.highestmodseq);
-  if (!hasMessages && !(tellsFlags && hasFlags)) return '';
+  const isWanted = (hasMessages && (tellsNew || tellsRemoved)) || (hasFlags && tellsFlags);
+  if (!isWanted) return '';
   const items: StatusItem[] = ['MESSAGES', 'UIDNEXT', 'UIDVALIDITY'];
   if (tellsFlags) items.push('UNSEEN');
   if (session.condstore) items.push('HIGHESTMODSEQ');
