@@ -194,7 +194,6 @@ export class Bodies {
   /** Closes the store; it is not used after that. */
   close(): void {
     this.#health.close();
-    this.#room.close();
     this.#store.close();
   }
 

@@ -3,7 +3,7 @@
  * mail, so that accepted mail can still be read, marked, removed and delivered.
  *
  * Only a measurement changes the state and writes the log, so that a full disk is one line when it begins and one when
- * it is over. While it is full, it is measured again and again.
+ * it is over: with the first message, or look at the health, that finds room.
  */
 import type { Logger } from 'pino';
 import { isStorageFull } from '../../platform/database/database.ts';
@@ -30,8 +30,6 @@ export class DiskRoom {
   #measured = { at: Number.NEGATIVE_INFINITY, bytes: Promise.resolve(0) };
   readonly #outage: Outage<void>;
   #freeBytes = 0;
-  #next: NodeJS.Timeout | undefined;
-  #isClosed = false;
 
   constructor(options: DiskRoomOptions) {
     this.#options = options;
@@ -52,8 +50,9 @@ export class DiskRoom {
 
   /** The free bytes, by a measurement of at most a second ago. @throws the file system's error */
   free(): Promise<number> {
-    const isOld = performance.now() - this.#measured.at >= MEASURED_MS;
-    return isOld ? this.#measureAnew() : this.#measured.bytes;
+    const at = performance.now();
+    if (at - this.#measured.at >= MEASURED_MS) this.#measured = { at, bytes: this.#measure() };
+    return this.#measured.bytes;
   }
 
   /** Whether the disk is full, by such a measurement. @throws the file system's error */
@@ -62,33 +61,12 @@ export class DiskRoom {
     return this.#outage.isOn;
   }
 
-  /** Measures no more. */
-  close(): void {
-    this.#isClosed = true;
-    clearTimeout(this.#next);
-  }
-
-  #measureAnew(): Promise<number> {
-    this.#measured = { at: performance.now(), bytes: this.#measure() };
-    return this.#measured.bytes;
-  }
-
   async #measure(): Promise<number> {
     const bytes = await this.#options.freeBytes();
     this.#freeBytes = bytes;
     if (bytes >= FREE_BYTES_LEFT + (this.#outage.isOn ? MARGIN : 0)) this.#outage.worked();
-    else {
-      this.#outage.failed();
-      this.#measureLater();
-    }
+    else this.#outage.failed();
     return bytes;
-  }
-
-  #measureLater(): void {
-    clearTimeout(this.#next);
-    if (this.#isClosed) return;
-    // Whatever the last measurement's age: a timer may fire a little early. What fails is measured again by the next mail.
-    this.#next = setTimeout(() => void this.#measureAnew().catch(() => {}), MEASURED_MS).unref();
   }
 }
 
