@@ -1,4 +1,5 @@
 /** What needs an operator: found as it is, in the order of its urgency, with the limits of the alerts. */
+
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { before, test } from 'node:test';
@@ -8,6 +9,7 @@ import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
 import type { NewRow } from '../../platform/database/database.ts';
 import { Traffic } from '../../tenants/usage/usage.ts';
 import { type AttentionParts, byUrgency, checkAll, LIMITS, rules } from './attention.ts';
+import type { RuleName } from './attention-advice.ts';
 import { lookAtDisk, OWN_REASONS } from './node-attention.ts';
 
 const NOW = Date.UTC(2026, 0, 31);
@@ -370,6 +372,27 @@ onEachEngine('attention', (engine) => {
   });
 });
 
+/** The alerts that watch what rules watch. */
+const alertOf = {
+  disk_full: 'DiskFull',
+  deliveries_late: 'QueueOverdue',
+  mail_deferred: 'MailDeferred',
+  bucket_down: 'BucketDown',
+  domains_cannot_send: 'DomainsCannotSend',
+  backup_old: 'BackupOld',
+  certificate_ends: 'CertificateEnds',
+  certificate_broken: 'CertificateBroken',
+  versions_differ: 'VersionsDiffer',
+  relay_down: 'RelayDown',
+  redis_down: 'RedisDown',
+  spam_filter_down: 'SpamFilterDown',
+  sender_checks_off: 'SenderChecksOff',
+  search_behind: 'SearchBehind',
+  database_log_grows: 'DatabaseLogGrows',
+  overloaded: 'Overloaded',
+  deliveries_held: 'DeliveriesHeld',
+} satisfies Partial<Record<RuleName, string>>;
+
 test('the limits are those of the alerts', () => {
   const text = readFileSync(
     new URL('../../../deploy/prometheus/alerts.yml', import.meta.url),
@@ -386,7 +409,10 @@ test('the limits are those of the alerts', () => {
       .toSorted(),
     [...OWN_REASONS].toSorted(),
   );
-  for (const { alert } of rules) if (alert !== undefined) exprOf(alert);
+  for (const [name, alert] of Object.entries(alertOf)) {
+    assert.ok(rules.some((rule) => rule.name === name));
+    exprOf(`Postroom${alert}`);
+  }
   const limits: readonly (readonly [alert: string, limit: string, value: number])[] = [
     ['PostroomDiskFull', '< 0.05', LIMITS.diskFree - 0.05],
     ['PostroomDiskFull', '< 64 * 1024 * 1024', FREE_BYTES_LEFT - 64 * 1024 ** 2],

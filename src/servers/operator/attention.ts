@@ -51,8 +51,6 @@ export interface AttentionParts extends NodeParts {
 export interface Rule {
   readonly name: RuleName;
   readonly level: Level;
-  /** The alert that has the same limit. */
-  readonly alert?: string;
   /** @returns undefined where all is well */
   look(parts: AttentionParts): Promise<Finding | undefined>;
 }
@@ -85,7 +83,7 @@ export const LIMITS = {
 /** The longest that one look may take. */
 const LOOK_MS = 2_000;
 
-interface GaugeRule extends Pick<Rule, 'name' | 'level' | 'alert'> {
+interface GaugeRule extends Pick<Rule, 'name' | 'level'> {
   readonly metric: string;
   isWrong(value: number, parts: AttentionParts): boolean;
   write(value: number, parts: AttentionParts): Finding;
@@ -106,7 +104,6 @@ function gauge({ metric, isWrong, write, ...rule }: GaugeRule): Rule {
 /** A rule about something that this node needs, which its gauge shows as 0 (or 1) while it is away. */
 const away = (
   name: RuleName,
-  alert: string,
   metric: string,
   wrong: 0 | 1,
   text: string,
@@ -115,7 +112,6 @@ const away = (
   gauge({
     name,
     level,
-    alert,
     metric,
     isWrong: (value) => value === wrong,
     write: () => ({ text, count: 1, link: '/nodes' }),
@@ -124,11 +120,10 @@ const away = (
 export const rules: readonly Rule[] = [
   { name: 'database_down', level: 'critical', look: lookAtDatabase },
   { name: 'nodes_silent', level: 'critical', look: lookForSilentNodes },
-  { name: 'disk_full', level: 'critical', alert: 'PostroomDiskFull', look: lookAtDisk },
+  { name: 'disk_full', level: 'critical', look: lookAtDisk },
   {
     name: 'deliveries_late',
     level: 'critical',
-    alert: 'PostroomQueueOverdue',
     async look({ readGauge, now }) {
       const late = (await readGauge('postroom_queue_overdue_seconds')).filter(
         ({ value }) => value > LIMITS.overdueSeconds,
@@ -147,12 +142,10 @@ export const rules: readonly Rule[] = [
   {
     name: 'mail_deferred',
     level: 'critical',
-    alert: 'PostroomMailDeferred',
     look: lookAtDeferredMail,
   },
   away(
     'bucket_down',
-    'PostroomBucketDown',
     'postroom_body_store_up',
     0,
     'The bucket of S3_URL does not answer: large mail is deferred, and what is in it cannot be read.',
@@ -174,7 +167,6 @@ export const rules: readonly Rule[] = [
   gauge({
     name: 'domains_cannot_send',
     level: 'warning',
-    alert: 'PostroomDomainsCannotSend',
     metric: 'postroom_domains_cannot_send',
     isWrong: (count) => count > LIMITS.unableToSend,
     write: (count) => ({
@@ -224,7 +216,6 @@ export const rules: readonly Rule[] = [
   {
     name: 'backup_old',
     level: 'warning',
-    alert: 'PostroomBackupOld',
     async look({ backups: { maxAgeMs, lastAt }, now }) {
       if (maxAgeMs === 0) return undefined;
       const at = await lastAt();
@@ -243,7 +234,6 @@ export const rules: readonly Rule[] = [
   gauge({
     name: 'certificate_ends',
     level: 'warning',
-    alert: 'PostroomCertificateEnds',
     metric: 'postroom_certificate_end_timestamp_seconds',
     isWrong: (end, { now }) => end > 0 && end - now() / 1_000 < LIMITS.certificateSeconds,
     write: (end, { now }) => ({
@@ -254,7 +244,6 @@ export const rules: readonly Rule[] = [
   }),
   away(
     'certificate_broken',
-    'PostroomCertificateBroken',
     'postroom_certificate_broken',
     1,
     'The files of TLS_CERT and TLS_KEY cannot be used: the certificate of before stays in use.',
@@ -262,12 +251,10 @@ export const rules: readonly Rule[] = [
   {
     name: 'versions_differ',
     level: 'warning',
-    alert: 'PostroomVersionsDiffer',
     look: lookAtVersions,
   },
   away(
     'relay_down',
-    'PostroomRelayDown',
     'postroom_relay_up',
     0,
     'The relay of SMTP_RELAY_URL takes no mail of this node: what is sent waits. The log says why.',
@@ -275,21 +262,18 @@ export const rules: readonly Rule[] = [
   ),
   away(
     'redis_down',
-    'PostroomRedisDown',
     'postroom_redis_up',
     0,
     'Redis does not answer: this node counts limits alone, and learns of changes on other nodes seconds later.',
   ),
   away(
     'spam_filter_down',
-    'PostroomSpamFilterDown',
     'postroom_spam_filter_up',
     0,
     'Rspamd does not answer: mail is accepted without its judgement.',
   ),
   away(
     'sender_checks_off',
-    'PostroomSenderChecksOff',
     'postroom_sender_checks_off',
     1,
     'DNS does not answer: mail is accepted without SPF, DKIM and DMARC.',
@@ -297,7 +281,6 @@ export const rules: readonly Rule[] = [
   gauge({
     name: 'search_behind',
     level: 'warning',
-    alert: 'PostroomSearchBehind',
     metric: 'postroom_search_waiting',
     isWrong: (waiting) => waiting > LIMITS.searchWaiting,
     write: (waiting) => ({
@@ -309,7 +292,6 @@ export const rules: readonly Rule[] = [
   gauge({
     name: 'database_log_grows',
     level: 'warning',
-    alert: 'PostroomDatabaseLogGrows',
     metric: 'postroom_database_log_bytes',
     isWrong: (octets) => octets > LIMITS.logBytes,
     write: (octets) => ({
@@ -321,7 +303,6 @@ export const rules: readonly Rule[] = [
   gauge({
     name: 'overloaded',
     level: 'warning',
-    alert: 'PostroomOverloaded',
     metric: 'nodejs_eventloop_lag_p99_seconds',
     isWrong: (seconds) => seconds > LIMITS.lagSeconds,
     write: (seconds) => ({
@@ -333,7 +314,6 @@ export const rules: readonly Rule[] = [
   {
     name: 'deliveries_held',
     level: 'note',
-    alert: 'PostroomDeliveriesHeld',
     async look({ database, now }) {
       const { count, since } = await findHeld(database, now() - LIMITS.heldMs);
       if (count === 0) return undefined;
