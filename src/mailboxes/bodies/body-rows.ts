@@ -1,14 +1,13 @@
 /** A body on its way from memory to its row; rows of `bodies`: new ones, and those that nothing needs. */
 
 import { Buffer } from 'node:buffer';
-import type { ExpressionBuilder } from 'kysely';
+import { sql } from 'kysely';
 import {
   type Database,
   isAmong,
   type NewRow,
   PreparedQuery,
   type Queries,
-  type Schema,
 } from '../../platform/database/database.ts';
 
 /** The columns of a new row. */
@@ -42,10 +41,7 @@ export function rowOf(body: { size: number; content: Buffer; file?: string }): N
 }
 
 /** A condition of queries on bodies: no message of any mailbox needs it. */
-function isInNoMailbox({ not, exists, selectFrom }: ExpressionBuilder<Schema, 'bodies'>) {
-  const messages = selectFrom('messages').select('body_id');
-  return not(exists(messages.whereRef('messages.body_id', '=', 'bodies.id')));
-}
+const isInNoMailbox = sql<boolean>`not exists (select 1 from messages where body_id = bodies.id)`;
 
 /** As `Bodies.release`. */
 export async function releaseRows(
@@ -64,15 +60,7 @@ export async function releaseRows(
     .deleteFrom('bodies')
     .where('id', 'in', ids)
     .where(isInNoMailbox)
-    .where(({ not, exists, selectFrom }) =>
-      not(
-        exists(
-          selectFrom('deliveries')
-            .select('body_id')
-            .whereRef('deliveries.body_id', '=', 'bodies.id'),
-        ),
-      ),
-    )
+    .where(sql<boolean>`not exists (select 1 from deliveries where body_id = bodies.id)`)
     .returning('file')
     .execute();
   return gone.flatMap(({ file }) => (file === null ? [] : [file]));
@@ -88,21 +76,9 @@ export async function emptyRows(
   const held = tx.selectFrom('bodies').select(['id', 'file']).where('id', 'in', ids);
   const rows = await held
     .where(isInNoMailbox)
-    .where(({ not, exists, selectFrom }) =>
-      not(
-        exists(
-          selectFrom('deliveries')
-            .select('body_id')
-            .whereRef('deliveries.body_id', '=', 'bodies.id')
-            .where(({ or, eb }) =>
-              or([
-                eb('finished_at', 'is', null),
-                eb('finished_at', '>=', before),
-                eb('late_at', 'is not', null),
-              ]),
-            ),
-        ),
-      ),
+    .where(
+      sql<boolean>`not exists (select 1 from deliveries where body_id = bodies.id
+        and (finished_at is null or finished_at >= ${before} or late_at is not null))`,
     )
     .orderBy('id')
     .forUpdate()
