@@ -2,6 +2,7 @@
  * The HTTP interface: every route of the contract except the WebSocket, with authentication, errors, limits, the API
  * description and the public pages. Stores nothing; a route makes one call of its capability.
  */
+
 import type { FastifyRequest } from 'fastify';
 import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
@@ -16,7 +17,7 @@ import {
 } from '../../tenants/accounts/accounts.ts';
 import type { Domains, Verification } from '../../tenants/domains/domains.ts';
 import type { NamedKeys } from '../../tenants/keys/keys.ts';
-import { ApiKeys, authenticateMail, type FindSession, requireKey } from './authenticate.ts';
+import { authenticateMail, type FindSession, knowKeys, requireKey } from './authenticate.ts';
 import { compressAnswers } from './compress-answers.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';
 import { socketEvents } from './describe-events.ts';
@@ -34,6 +35,7 @@ import { mailChangeRoutes } from './mail-changes.ts';
 import { mailContentRoutes } from './mail-content.ts';
 import { mailMailboxRoutes } from './mail-mailboxes.ts';
 import { mailMessageRoutes } from './mail-message.ts';
+import { MAIL_BODY_MAX } from './mail-schemas.ts';
 import { mailSearchRoutes } from './mail-search.ts';
 import { mailSyncRoutes } from './mail-sync.ts';
 import { tokenRoutes } from './mail-tokens.ts';
@@ -41,11 +43,12 @@ import { keepAnswers } from './repeat-safely.ts';
 import { type Api, actorOf, type RouteGroup, type RouteTools } from './route-tools.ts';
 
 export {
-  ApiKeys,
   type Caller,
   type ConsoleSession,
   callerOf,
   type FindSession,
+  type Identify,
+  knowKeys,
   OPERATOR_SCOPE,
 } from './authenticate.ts';
 export {
@@ -152,14 +155,17 @@ export function createApi(options: ApiOptions): Api {
   // Registered after the hooks that exempt answers from it.
   compressAnswers(app);
   describeApi(app);
+  app.addHook('onRoute', (route) => {
+    if (route.url.startsWith('/mail/')) route.bodyLimit ??= MAIL_BODY_MAX;
+  });
   const add = (parent: Api, group: RouteGroup) => {
     // A group that throws ends the start, as one that is asynchronous.
     const plugin = async (scope: Api) => group(scope, tools);
     parent.register(Object.assign(plugin, { [DISPLAY_NAME]: 'routes' }));
   };
   add(app, (scope) => {
-    const known = new ApiKeys(options.apiKeys, options.keys);
-    const login = requireKey(known, options.console?.findSession);
+    const identify = knowKeys(options.apiKeys, options.keys);
+    const login = requireKey(identify, options.console?.findSession);
     scope.addHook('onRequest', login);
     enforceScopes(scope);
     add(scope, (ofUser) => {

@@ -6,7 +6,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { MailAccess, Tokens } from '../../tenants/accounts/accounts.ts';
 import type { Key } from '../../tenants/keys/keys.ts';
-import { ApiKeys, authenticateMail, requireKey } from './authenticate.ts';
+import { authenticateMail, knowKeys, requireKey } from './authenticate.ts';
 import { waitForTurn } from './docs-pages.ts';
 import { enforceScopes } from './key-scope.ts';
 import { LargeRequests } from './large-requests.ts';
@@ -47,7 +47,7 @@ test('a key of one user waits for the share of that user, and the key of the pro
     'other-user': { userId: 'user of the other key' },
   };
   const made = { open: async (key: string) => scopes[key] as Key };
-  const hook = requireKey(new ApiKeys(['product'], made), undefined);
+  const hook = requireKey(knowKeys(['product'], made), undefined);
   const begun: string[] = [];
   const ask = async (key: string) => {
     await hook({ headers: { 'x-api-key': key } } as unknown as FastifyRequest);

@@ -42,33 +42,25 @@ export interface ConsoleSession {
  */
 export type FindSession = (request: FastifyRequest) => Promise<ConsoleSession | undefined>;
 
-/** The API keys that open /v2: those of the settings, and those that operators made. */
-export class ApiKeys {
-  readonly #digests: readonly Buffer[];
-  readonly #made: Pick<NamedKeys, 'open'>;
+/** Finds the caller with an API key. @throws Refusal unauthorized */
+export type Identify = (given: string) => Promise<Caller>;
 
-  constructor(keys: readonly string[], made: Pick<NamedKeys, 'open'>) {
-    this.#digests = keys.map(sha256);
-    this.#made = made;
-  }
-
-  /**
-   * The caller with an API key.
-   *
-   * A key of the settings has no name: in the audit log it is the first 8 hex digits of its SHA-256.
-   *
-   * @throws Refusal unauthorized
-   */
-  async identify(given: string): Promise<Caller> {
+/**
+ * Knows the API keys that open /v2: those of the settings, and those that operators made. A key of the settings has no
+ * name: in the audit log it is the first 8 hex digits of its SHA-256.
+ */
+export function knowKeys(keys: readonly string[], made: Pick<NamedKeys, 'open'>): Identify {
+  const digests = keys.map(sha256);
+  return async (given) => {
     // Digests have one length, and every key is compared: the time shows nothing about any of them.
     const digest = sha256(given);
     let known = false;
-    for (const key of this.#digests) known = timingSafeEqual(key, digest) || known;
+    for (const key of digests) known = timingSafeEqual(key, digest) || known;
     if (known) return { ...OPERATOR_SCOPE, actor: digest.toString('hex', 0, 4) };
-    const key = await this.#made.open(given);
+    const key = await made.open(given);
     if (!key) throw refuseKey(given);
     return callerOf(key);
-  }
+  };
 }
 
 /** The caller with a key that an operator made. */
@@ -82,11 +74,11 @@ export function callerOf({ id, actor, scope, userId, organizationId, isReadOnly 
  * cookie by itself: so a change also needs the token that only the console's pages know
  * (https://cheatsheetseries.owasp.org, CSRF, "synchronizer token").
  */
-export function requireKey(known: ApiKeys, findSession: FindSession | undefined) {
+export function requireKey(identify: Identify, findSession: FindSession | undefined) {
   return async (request: FastifyRequest): Promise<void> => {
     const given = request.headers['x-api-key'];
     if (typeof given === 'string' && given !== '') {
-      request.caller = await known.identify(given);
+      request.caller = await identify(given);
       const waits = enterTurn(partiesOf(request.caller));
       if (waits) await waits;
       return;

@@ -68,7 +68,8 @@ export function createServer(options: ServerOptions): { app: Api; limits: RateLi
     rateLimitPerMinute === 0
       ? undefined
       : new RequestLimits(rateLimitPerMinute, openLimit, isTrusted);
-  const app = openServer(options, isTrusted, answerBadUrl);
+  const log = new RequestLog(options.logger, isTrusted, options.onAnswered);
+  const app = openServer(options, isTrusted, log, answerBadUrl);
   // A trusted proxy, or one on this machine, forwards the requests of many clients.
   const isExempt = (address: string) => isLoopback(address) || isTrusted(address);
   const cutOff = limitConnections(app.server, options.connections, isExempt, options.logger);
@@ -122,15 +123,7 @@ export function createServer(options: ServerOptions): { app: Api; limits: RateLi
   /** Fastify runs no hook for these: so the work of the hooks is done here. */
   function answerBadUrl(error: Error, request: FastifyRequest, reply: FastifyReply): void {
     setCommonHeaders(request, reply);
-    const start = performance.now();
-    reply.raw.on('finish', () => {
-      const ms = Math.round((performance.now() - start) * 10) / 10;
-      const line = { method: request.method, path: pathOf(request), status: reply.raw.statusCode };
-      options.logger.info(
-        { ...line, ms, requestId: request.id, ip: addressOf(request.raw, isTrusted) },
-        'request',
-      );
-    });
+    reply.raw.on('finish', () => log.requestCompleted(null, request, reply));
     const charged = limits?.charge('requests', request, reply) ?? Promise.resolve(undefined);
     charged
       .then((refusal) => answerError(refusal ?? error, request, reply))
@@ -148,6 +141,7 @@ export function createServer(options: ServerOptions): { app: Api; limits: RateLi
 function openServer(
   options: ServerOptions,
   isTrusted: NetworkTest,
+  logController: RequestLog,
   answerBadUrl: (error: Error, request: FastifyRequest, reply: FastifyReply) => void,
 ): Api {
   const logger: FastifyBaseLogger = options.logger;
@@ -155,7 +149,7 @@ function openServer(
     loggerInstance: logger,
     // A child logger for each request costs more than all else that is done here.
     childLoggerFactory: (parent) => parent,
-    logController: new RequestLog(options.logger, isTrusted, options.onAnswered),
+    logController,
     genReqId: requestIdOf,
     trustProxy: options.trustProxy.length > 0 ? isTrusted : false,
     bodyLimit: options.maxBody,

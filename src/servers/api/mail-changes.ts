@@ -17,7 +17,6 @@ import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import {
   fieldsSchema,
   givenState,
-  MAIL_BODY_MAX,
   mailboxName,
   mailboxState,
   removedSchema,
@@ -85,7 +84,6 @@ const refusals = ['mailbox_not_found', 'uidvalidity_changed', 'mail_server_refus
 export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
     app.post('/mail/flags', {
-      bodyLimit: MAIL_BODY_MAX,
       schema: {
         summary: 'Change flags',
         operationId: 'changeFlags',
@@ -125,7 +123,6 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
     relocationRoute(app, tools, mailstore, 'move');
     relocationRoute(app, tools, mailstore, 'copy');
     app.post('/mail/delete', {
-      bodyLimit: MAIL_BODY_MAX,
       schema: {
         summary: 'Delete messages for good',
         operationId: 'deleteMessages',
@@ -163,7 +160,6 @@ function relocationRoute(
 ): void {
   const done = verb === 'move' ? 'moved' : 'copied';
   app.post(`/mail/${verb}`, {
-    bodyLimit: MAIL_BODY_MAX,
     schema: {
       summary: verb === 'move' ? 'Move messages' : 'Copy messages',
       operationId: `${verb}Messages`,

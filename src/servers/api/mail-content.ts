@@ -6,7 +6,6 @@ import { isRefusal, when } from '../../platform/errors/errors.ts';
 import { listAttachments, readHeader, readMessageTexts } from '../../protocols/message/message.ts';
 import {
   envelopeSchema,
-  MAIL_BODY_MAX,
   mailboxName,
   messageQuery,
   threadIdSchema,
@@ -105,7 +104,6 @@ export function mailContentRoutes(mailstore: Mailstore, hostname: string): Route
       },
     });
     app.post('/mail/messages', {
-      bodyLimit: MAIL_BODY_MAX,
       schema: {
         summary: 'Read several messages',
         operationId: 'readMessages',

@@ -5,7 +5,7 @@ import {
   type Mailstore,
   NEW_NAME_MAX,
 } from '../../mailboxes/mailstore/mailstore.ts';
-import { MAIL_BODY_MAX, mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';
+import { mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';
 import { answerWithin } from './repeat-safely.ts';
 import type { Api, RouteGroup, RouteTools } from './route-tools.ts';
 import { Integer, Text } from './schemas.ts';
@@ -37,7 +37,6 @@ export function mailMailboxRoutes(mailstore: Mailstore): RouteGroup {
       },
     });
     app.post('/mail/mailboxes/create', {
-      bodyLimit: MAIL_BODY_MAX,
       schema: {
         summary: 'Make a mailbox',
         operationId: 'createMailbox',
@@ -64,7 +63,6 @@ const describeState = ({ state }: ChangedMailbox) => state;
 
 function renameAndDelete(app: Api, tools: RouteTools, mailstore: Mailstore): void {
   app.post('/mail/mailboxes/rename', {
-    bodyLimit: MAIL_BODY_MAX,
     schema: {
       summary: 'Rename a mailbox',
       operationId: 'renameMailbox',
@@ -90,7 +88,6 @@ function renameAndDelete(app: Api, tools: RouteTools, mailstore: Mailstore): voi
     },
   });
   app.post('/mail/mailboxes/delete', {
-    bodyLimit: MAIL_BODY_MAX,
     schema: {
       summary: 'Delete a mailbox with its messages',
       operationId: 'deleteMailbox',

@@ -5,8 +5,8 @@ import { SAME_SHAPE } from './route-tools.ts';
 import { Flag, Integer, Text } from './schemas.ts';
 
 /**
- * The most bytes of a body that is read before its sender is known. The largest valid ones have two texts of 1,024
- * characters, each of which JSON can write with twelve bytes.
+ * The most bytes of a body of /mail where a route sets nothing else: it is read before its sender is known. The largest
+ * valid ones have two texts of 1,024 characters, each of which JSON can write with twelve bytes.
  */
 export const MAIL_BODY_MAX = 32 * 1024;
 

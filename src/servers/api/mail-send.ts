@@ -7,13 +7,7 @@ import type { Accepted, Sending, SendStatus } from '../../mail/sending/sending.t
 import { invalidField } from '../../platform/errors/errors.ts';
 import { LargeRequests } from './large-requests.ts';
 import { readMessage } from './mail-append.ts';
-import {
-  MAIL_BODY_MAX,
-  MAILBOX_MAX,
-  mailboxName,
-  uidSchema,
-  uidvaliditySchema,
-} from './mail-schemas.ts';
+import { MAILBOX_MAX, mailboxName, uidSchema, uidvaliditySchema } from './mail-schemas.ts';
 import { KEY_MAX, keyHeaders, readKey } from './repeat-safely.ts';
 import type { Api, RouteGroup, RouteTools } from './route-tools.ts';
 import { Flag, Integer, OneOf, Text } from './schemas.ts';
@@ -266,7 +260,6 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
 
 function cancelRoute(app: Api, tools: RouteTools, sending: Sending): void {
   app.post('/mail/sends/cancel', {
-    bodyLimit: MAIL_BODY_MAX,
     schema: {
       summary: 'Cancel a message',
       operationId: 'cancelSend',
@@ -288,7 +281,6 @@ const SENDS_READ = 100;
 
 function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
   app.post('/mail/sends/read', {
-    bodyLimit: MAIL_BODY_MAX,
     config: { onlyReads: true },
     schema: {
       summary: 'Read the status of several sent messages',

@@ -8,14 +8,7 @@ import {
   type SyncResult,
   takeTurnOf,
 } from '../../mailboxes/mailstore/mailstore.ts';
-import {
-  fieldsSchema,
-  given,
-  givenState,
-  MAIL_BODY_MAX,
-  MAILBOX_MAX,
-  syncAnswer,
-} from './mail-schemas.ts';
+import { fieldsSchema, given, givenState, MAILBOX_MAX, syncAnswer } from './mail-schemas.ts';
 import { forReading, type RouteGroup } from './route-tools.ts';
 import { OneOf, writtenHere } from './schemas.ts';
 
@@ -49,7 +42,6 @@ const syncBody = Type.Object(
 export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
     app.post('/mail/sync', {
-      bodyLimit: MAIL_BODY_MAX,
       schema: {
         summary: 'Sync a mailbox',
         operationId: 'syncMailbox',

@@ -12,7 +12,6 @@ import {
   type Tokens,
 } from '../../tenants/accounts/accounts.ts';
 import { HostCookie } from './host-cookie.ts';
-import { MAIL_BODY_MAX } from './mail-schemas.ts';
 import { type Api, credentials, LOGIN_COOKIE, type RouteGroup } from './route-tools.ts';
 import { Flag, Integer, Text } from './schemas.ts';
 
@@ -54,7 +53,6 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
     // The schema of the query has made sure of the number.
     const cookiesOf = ({ slot = 0 }: { slot?: number }) => slots[slot] as LoginCookies;
     app.post('/mail/token', {
-      bodyLimit: MAIL_BODY_MAX,
       config: { refusals: ['unauthorized', 'account_inactive'], compress: false },
       schema: {
         summary: 'Log in to a mailbox',
@@ -99,7 +97,6 @@ type CookiesOf = (query: { slot?: number }) => LoginCookies;
 
 function addRenewAndForget(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
   app.post('/mail/token/renew', {
-    bodyLimit: MAIL_BODY_MAX,
     config: { refusals: ['account_inactive'], compress: false },
     schema: {
       summary: 'Renew a token without the password',
@@ -123,7 +120,6 @@ function addRenewAndForget(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void
     },
   });
   app.post('/mail/token/forget', {
-    bodyLimit: MAIL_BODY_MAX,
     schema: {
       summary: 'Forget a login',
       description:

@@ -69,8 +69,7 @@ export function convertIntegers(app: Api): void {
       convertFields(request.query, inQuery);
       done();
     };
-    const others = route.preValidation ?? [];
-    route.preValidation = [convert, ...(Array.isArray(others) ? others : [others])];
+    route.preValidation = [convert, ...[route.preValidation ?? []].flat()];
   });
 }
 

@@ -23,8 +23,7 @@ export function refuseSpellings(app: Api): void {
       lookAtQuery?.(request.query, '', errors);
       done(errors.length > 0 ? refuseFields(errors) : undefined);
     };
-    const others = route.preValidation ?? [];
-    route.preValidation = [check, ...(Array.isArray(others) ? others : [others])];
+    route.preValidation = [check, ...[route.preValidation ?? []].flat()];
   });
 }
 

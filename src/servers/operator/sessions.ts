@@ -11,7 +11,14 @@ import { clientKey, type Limit, type OpenLimit } from '../../platform/net/net.ts
 import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
 import type { NamedKeys } from '../../tenants/keys/keys.ts';
-import { ApiKeys, type Caller, type ConsoleSession, callerOf, OPERATOR_SCOPE } from '../api/api.ts';
+import {
+  type Caller,
+  type ConsoleSession,
+  callerOf,
+  type Identify,
+  knowKeys,
+  OPERATOR_SCOPE,
+} from '../api/api.ts';
 
 export const SESSION_SECONDS = 12 * 60 * 60;
 const SECRET_BYTES = 32;
@@ -44,12 +51,12 @@ export interface OpenedSession extends ConsoleSession {
 
 export class ConsoleSessions {
   readonly #options: SessionsOptions;
-  readonly #keys: ApiKeys;
+  readonly #identifyKey: Identify;
   readonly #failures: Limit;
 
   constructor(options: SessionsOptions) {
     this.#options = options;
-    this.#keys = new ApiKeys(options.apiKeys, options.keys);
+    this.#identifyKey = knowKeys(options.apiKeys, options.keys);
     this.#failures = options.openLimit({
       name: 'console-sign-in',
       most: FAILURES_MAX,
@@ -133,7 +140,7 @@ export class ConsoleSessions {
         retryAfter: resetSeconds,
       });
     }
-    const caller = await this.#keys.identify(apiKey);
+    const caller = await this.#identifyKey(apiKey);
     await this.#failures.giveBack(client);
     return caller;
   }
