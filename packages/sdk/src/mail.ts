@@ -3,7 +3,7 @@ import type { MailClient } from './mail/client.ts';
 import { type ClientOptions, StoredMailClient } from './mail/mail-client.ts';
 import { memoryStore } from './mail/memory-store.ts';
 import { type Platform, thisPlatform } from './mail/platform.ts';
-import { type MailToken, ownerOf, type TokenSource } from './mail/server.ts';
+import { ownerOf, type TokenSource } from './mail/server.ts';
 import type { Row, Store } from './mail/store.ts';
 import { readBaseUrl } from './transport.ts';
 
@@ -59,14 +59,18 @@ export async function openMail(options: MailOptions): Promise<MailClient> {
   const { store } = options;
   const accounts = await store?.range({ table: 'accounts', prefix: [] }).catch(() => undefined);
   const known =
-    options.address ?? ('address' in auth ? auth.address : soleAccount(accounts ?? [], baseUrl));
-  const asked =
-    known === undefined && typeof auth === 'function' ? await askOwner(auth) : undefined;
-  const address = (known ?? asked?.address)?.toLowerCase();
-  if (!address) throw new TypeError('address is missing');
+    options.address ??
+    ('address' in auth
+      ? auth.address
+      : (soleAccount(accounts ?? [], baseUrl) ?? ownerOf((await auth()).token)));
+  const address = known?.toLowerCase();
+  if (!address)
+    throw new TypeError(
+      'address is missing: `address`, `auth` or the token has to name the account, such as ada@acme.test',
+    );
   const start = async (place: Pick<ClientOptions, 'store' | 'storage'>) => {
     const how = { syncAll: sync === 'all', bodyBudget, platform };
-    const who = { baseUrl, address, auth: asked?.auth ?? auth, app };
+    const who = { baseUrl, address, auth, app };
     const client = new StoredMailClient({ ...who, ...how, ...place });
     await client.start();
     return client;
@@ -84,18 +88,4 @@ function soleAccount(accounts: readonly Row[], baseUrl: string): string | undefi
     ({ origin, signedOut }) => origin === new URL(baseUrl).origin && !signedOut,
   );
   return mine.length === 1 ? String(mine[0]?.address) : undefined;
-}
-
-/** Whose token it is; the token is used, too. */
-async function askOwner(
-  auth: TokenSource,
-): Promise<{ address: string | undefined; auth: TokenSource }> {
-  let first: MailToken | undefined = await auth();
-  const address = ownerOf(first.token);
-  const next = async () => {
-    const token = first ?? (await auth());
-    first = undefined;
-    return token;
-  };
-  return { address, auth: next };
 }

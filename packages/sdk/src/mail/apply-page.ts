@@ -1,6 +1,6 @@
 /** A page of a sync as changes of the copy: all of it in one transaction, with the token that it leads to. */
 import type { AddedMessage, Sync } from '../api-types.ts';
-import { isSeen, type MailboxRow, type MessageRow, put } from './rows.ts';
+import { isSeen, type MailboxRow, type MessageRow, put, putChanged } from './rows.ts';
 import type { Change } from './store.ts';
 
 export interface AppliedPage {
@@ -77,8 +77,7 @@ export function applyPage(
     complete: paging ? mailbox.complete && !anew : true,
     ...(!paging && { serverTotal: count.total, serverUnseen: count.unseen }),
   };
-  changes.push(put('mailboxes', next));
-  return { changes, received };
+  return { changes: [...changes, ...putChanged(next, mailbox)], received };
 }
 
 function toRow(

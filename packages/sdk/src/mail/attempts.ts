@@ -2,7 +2,6 @@
 import { ApiError, endsSession, isAway } from '../errors.ts';
 import { type Platform, pauseAfter } from './platform.ts';
 import { SessionEnded } from './server.ts';
-import { StaleEpochError } from './store.ts';
 
 export class Attempts {
   readonly #platform: Platform;
@@ -47,11 +46,10 @@ export class Attempts {
     this.restUntil = 0;
   }
 
-  /** @returns why nothing is tried any more: another tab leads, or the session is over */
-  failed(key: string, error: unknown): 'deposed' | { readonly reason: string } | undefined {
-    if (error instanceof StaleEpochError) return 'deposed';
-    if (error instanceof SessionEnded) return { reason: error.message };
-    if (error instanceof ApiError && endsSession(error)) return { reason: error.code };
+  /** @returns why nothing is tried any more, where the session is over */
+  failed(key: string, error: unknown): string | undefined {
+    if (error instanceof SessionEnded) return error.message;
+    if (error instanceof ApiError && endsSession(error)) return error.code;
     // All of this tab waits already.
     if (error instanceof ApiError && error.status === 429) return undefined;
     const now = this.#platform.ticks();

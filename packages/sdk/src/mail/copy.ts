@@ -2,7 +2,7 @@
  * One client's view of the store: the mailboxes and the user's changes in memory, messages read when they are asked
  * for. Any tab adds changes; what else is written, the leader writes, under its epoch.
  */
-import { fold, type Overlay, type Place, touchedRows } from './fold.ts';
+import { fold, type Overlay, type Place } from './fold.ts';
 import type { MemoryStore } from './memory-store.ts';
 import { makeId } from './platform.ts';
 import {
@@ -48,8 +48,6 @@ export class Copy {
   #writing: Promise<unknown> = Promise.resolve();
   /** Writes that are under way. */
   #writes = 0;
-  /** Added while the store was read. */
-  #fresh: OperationRow[] = [];
   /** Files that this tab put into the store, as long as a change needs them: a store that is lost gives none back. */
   readonly #files = new Map<string, Change>();
 
@@ -99,7 +97,7 @@ export class Copy {
   }
 
   /** One after the other, each with what the one before left. */
-  #inTurn(work: () => Promise<void>): Promise<void> {
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#writing.then(work);
     this.#writing = done.catch(() => undefined);
     return done;
@@ -110,28 +108,29 @@ export class Copy {
    * else is read.
    */
   reload(): Promise<void> {
-    return this.#inTurn(async () => {
-      const prefix = [this.account];
-      const found = (await this.store.get('accounts', prefix)) as AccountRow | undefined;
-      const row = found?.signedOut ? undefined : found;
-      if (this.#isKnown(row)) {
-        this.row = row;
-        return;
-      }
-      this.#fresh = [];
-      const [mailboxes, operations] = await Promise.all([
-        this.store.range({ table: 'mailboxes', prefix }),
-        this.store.range({ table: 'operations', prefix }),
-      ]);
-      // Each leader counts from where the one before told the others to be, whatever that one wrote after.
-      const own = row?.epoch === this.row?.epoch ? this.revision : 0;
-      this.revision = Math.max(own, row?.revision ?? 0);
-      // Not before all is read: what could not be read is not known.
+    return this.#inTurn(() => this.#read());
+  }
+
+  async #read(): Promise<void> {
+    const prefix = [this.account];
+    const found = (await this.store.get('accounts', prefix)) as AccountRow | undefined;
+    const row = found?.signedOut ? undefined : found;
+    if (this.#isKnown(row)) {
       this.row = row;
-      this.mailboxes = mailboxes as MailboxRow[];
-      this.operations = operations as OperationRow[];
-      this.#keepNew(this.#fresh);
-    });
+      return;
+    }
+    const [mailboxes, operations] = await Promise.all([
+      this.store.range({ table: 'mailboxes', prefix }),
+      this.store.range({ table: 'operations', prefix }),
+    ]);
+    // Each leader counts from where the one before told the others to be, whatever that one wrote after.
+    const own = row?.epoch === this.row?.epoch ? this.revision : 0;
+    this.revision = Math.max(own, row?.revision ?? 0);
+    // Not before all is read: what could not be read is not known.
+    this.row = row;
+    this.mailboxes = mailboxes as MailboxRow[];
+    this.operations = operations as OperationRow[];
+    this.touch();
   }
 
   /**
@@ -178,7 +177,7 @@ export class Copy {
     for (let attempt = 0; ; attempt++) {
       const isChanging = this.operations.some(isLive);
       if (isChanging && this.#writes > 0) await this.#writing;
-      this.#overlay ??= this.#fold();
+      this.#overlay ??= fold(this);
       const overlay = this.#overlay;
       const found = await read(await overlay);
       if (!isChanging || attempt === 5) return found;
@@ -219,23 +218,6 @@ export class Copy {
 
   readonly placeOf = (name: string, box: number | undefined): Place =>
     this.home(name, box)?.box ?? name;
-
-  /** The changes of the user over the rows that they touch. */
-  async #fold(): Promise<Overlay> {
-    const { operations, placeOf } = this;
-    const found = new Map<number, ReadonlyMap<number, MessageRow>>();
-    if (operations.some(isLive)) {
-      for (const [box, uids] of touchedRows({ operations, placeOf })) {
-        found.set(box, await this.rows(box, [...uids]));
-      }
-    }
-    return fold({
-      operations,
-      placeOf,
-      uidvalidityOf: (box) => this.box(box)?.uidvalidity,
-      row: (box, uid) => found.get(box)?.get(uid),
-    });
-  }
 
   /** Messages of a box by UID, of its generation of now. */
   async rows(box: number, uids: readonly number[]): Promise<Map<number, MessageRow>> {
@@ -282,34 +264,43 @@ export class Copy {
    *
    * @throws Error where the account signed out
    */
-  async add(
+  add(
     make: (seq: number) => readonly NewOperation[],
     files: readonly Change[] = [],
   ): Promise<OperationRow[]> {
-    const group = makeId();
-    let added: OperationRow[] = [];
-    let next: AccountRow | undefined;
-    let isKnown = false;
-    await this.store.update('accounts', [this.account], (row) => {
-      const account = row as AccountRow | undefined;
-      if (!account || account.signedOut) throw new Error('signed out');
-      added = make(account.seq).map((operation, index) => {
-        const id = index === 0 ? group : `${group}-${index}`;
-        const seq = account.seq + index;
-        return { ...operation, account: this.account, seq, id, group, state: 'queued' };
+    return this.#inTurn(async () => {
+      const group = makeId();
+      let added: OperationRow[] = [];
+      let next: AccountRow | undefined;
+      let isKnown = false;
+      await this.store.update('accounts', [this.account], (row) => {
+        const account = row as AccountRow | undefined;
+        if (!account || account.signedOut) throw new Error('signed out');
+        added = make(account.seq).map((operation, index) => {
+          const id = index === 0 ? group : `${group}-${index}`;
+          const seq = account.seq + index;
+          return { ...operation, account: this.account, seq, id, group, state: 'queued' };
+        });
+        isKnown = this.#isKnown(account);
+        next = { ...account, seq: account.seq + added.length };
+        return [put('accounts', next), ...added.map((one) => put('operations', one)), ...files];
       });
-      isKnown = this.#isKnown(account);
-      next = { ...account, seq: account.seq + added.length };
-      return [put('accounts', next), ...added.map((one) => put('operations', one)), ...files];
+      for (const file of files) if ('put' in file) this.#files.set(String(file.row.blob), file);
+      // Another tab stored changes, and perhaps died before it told: they go before these. Whether they can be read now or
+      // not, these are stored: whoever was told otherwise would send a mail again.
+      if (
+        !isKnown &&
+        (await this.#read().then(
+          () => true,
+          () => false,
+        ))
+      )
+        return added;
+      if (isKnown) this.row = next;
+      this.operations = [...this.operations, ...added];
+      this.touch();
+      return added;
     });
-    this.#fresh.push(...added);
-    for (const file of files) if ('put' in file) this.#files.set(String(file.row.blob), file);
-    this.#keepNew(added);
-    if (isKnown) this.row = next;
-    // Another tab stored changes, and perhaps died before it told: they go before these. Whether they can be read now or not,
-    // these are stored: whoever was told otherwise would send a mail again.
-    else await this.reload().catch(() => undefined);
-    return added;
   }
 
   /**
@@ -356,14 +347,6 @@ export class Copy {
     this.mailboxes = [...mailboxes.values()];
     // They are in their order still: only those were written that were there.
     this.operations = [...operations.values()];
-    this.touch();
-  }
-
-  /** What was read of one meanwhile is later: the tab that leads may have it at the server already. */
-  #keepNew(added: readonly OperationRow[]): void {
-    const known = new Set(this.operations.map(({ seq }) => seq));
-    const fresh = added.filter(({ seq }) => !known.has(seq));
-    this.operations = [...this.operations, ...fresh].sort((a, b) => a.seq - b.seq);
     this.touch();
   }
 }

@@ -2,11 +2,12 @@
  * What is shown = the rows of the copy with the user's changes laid over them. It is computed for the messages that
  * changes touch, each time anew, and stored nowhere: so nothing has to be taken back when the copy moves on.
  */
-import type { FlagChange, MessageId } from './client.ts';
+import type { FlagChange, MessageId, WatchOptions } from './client.ts';
 import {
   isLive,
   isWaiting,
   localId,
+  type MailboxRow,
   type MessageFacts,
   type MessageRow,
   type OperationRow,
@@ -18,6 +19,7 @@ export type Place = number | string;
 
 /** A message as it is shown. */
 export interface Shown {
+  readonly place: Place;
   readonly id: MessageId;
   readonly facts: MessageFacts;
   /** A change has not reached the server yet. */
@@ -26,71 +28,68 @@ export interface Shown {
   readonly base: MessageRow | undefined;
 }
 
-interface Touched {
-  readonly base: MessageRow;
-  readonly shown: Shown | undefined;
-}
-
-export interface Overlay {
-  /** By box and UID: rows of the copy that are shown otherwise, or not at all. */
-  readonly touched: ReadonlyMap<number, ReadonlyMap<number, Touched>>;
-  /** Messages that the copy has no row of. */
-  readonly added: ReadonlyMap<Place, readonly Shown[]>;
-  /** Where a local id leads to. */
-  readonly find: (id: MessageId) => Shown | undefined;
-}
-
-export interface FoldInput {
-  readonly operations: readonly OperationRow[];
-  readonly placeOf: (name: string, box: number | undefined) => Place;
-  readonly uidvalidityOf: (box: number) => string | undefined;
-  /** The rows that `touchedRows` named, where they exist. */
-  readonly row: (box: number, uid: number) => MessageRow | undefined;
-}
-
-/** UIDs by box whose rows a fold needs. */
-export function touchedRows({
-  operations,
-  placeOf,
-}: Pick<FoldInput, 'operations' | 'placeOf'>): Map<number, Set<number>> {
-  const wanted = new Map<number, Set<number>>();
-  const want = (place: Place | undefined, uid: number) => {
-    if (typeof place !== 'number' || uid === 0) return;
-    const uids = wanted.get(place);
-    if (uids) uids.add(uid);
-    else wanted.set(place, new Set([uid]));
-  };
-  for (const operation of operations.filter(isLive)) {
-    const places = placesOf(operation, placeOf);
-    for (const id of idsOf(operation)) want(places[0], uidOf(id, operations));
-    for (const uid of operation.placed ?? []) want(places.at(-1), uid);
-  }
-  return wanted;
-}
-
-/** Messages that it changes: those it names, and the draft that a mail replaces. */
-function idsOf({ ids, mail }: OperationRow): readonly MessageId[] {
-  return mail?.draft ? [...ids, mail.draft.id] : ids;
-}
-
 /** A message while changes are laid over it. */
-interface Entry {
-  readonly place: Place;
-  readonly id: MessageId;
-  readonly base: MessageRow | undefined;
+interface Entry extends Omit<Shown, 'facts'> {
   facts: MessageFacts | undefined;
   hidden: boolean;
   pending: boolean;
 }
 
-export function fold(input: FoldInput): Overlay {
-  const { operations, placeOf } = input;
+export interface Overlay {
+  /** What is shown of a row of the copy: undefined where it is nothing. */
+  readonly over: (row: MessageRow) => Shown | undefined;
+  /** The rows that changes touch. */
+  readonly touched: readonly MessageRow[];
+  /** Messages that the copy has no row of. */
+  readonly added: readonly Shown[];
+  /** Where a local id leads to. */
+  readonly find: (id: MessageId) => Shown | undefined;
+}
+
+/** What changes are laid over: the copy. */
+export interface Base {
+  readonly operations: readonly OperationRow[];
+  readonly placeOf: (name: string, box: number | undefined) => Place;
+  box(box: number): MailboxRow | undefined;
+  rows(box: number, uids: readonly number[]): Promise<ReadonlyMap<number, MessageRow>>;
+}
+
+/** UIDs by box whose rows changes touch. */
+function touchedUids(live: readonly OperationRow[], { operations, placeOf }: Base) {
+  const wanted = new Map<number, Set<number>>();
+  const want = (place: Place | undefined, uid: number) => {
+    if (typeof place !== 'number' || uid === 0) return;
+    wanted.set(place, (wanted.get(place) ?? new Set()).add(uid));
+  };
+  for (const operation of live) {
+    const { ids, mail, placed = [] } = operation;
+    const places = placesOf(operation, placeOf);
+    // Those that it names, the draft that a mail replaces, and what it made.
+    for (const id of mail?.draft ? [...ids, mail.draft.id] : ids)
+      want(places[0], uidOf(id, operations));
+    for (const uid of placed) want(places.at(-1), uid);
+  }
+  return wanted;
+}
+
+const keyOf = (place: Place, uid: number) => `${place}/${uid}`;
+
+export function toShown(row: MessageRow): Shown {
+  return { place: row.box, id: row.uid, base: row, facts: row, pending: false };
+}
+
+export async function fold(copy: Base): Promise<Overlay> {
+  const { operations, placeOf } = copy;
+  const live = operations.filter(isLive);
   const real = new Map<string, Entry>();
   const local = new Map<MessageId, Entry>();
+  for (const [box, uids] of touchedUids(live, copy))
+    for (const [uid, row] of await copy.rows(box, [...uids]))
+      real.set(keyOf(box, uid), { ...toShown(row), hidden: false });
 
   /** Whether the copy has another mailbox of that name. */
   const isOther = (uidvalidity: string | undefined, place: Place) => {
-    const now = typeof place === 'number' ? input.uidvalidityOf(place) : undefined;
+    const now = typeof place === 'number' ? copy.box(place)?.uidvalidity : undefined;
     return uidvalidity !== undefined && now !== undefined && uidvalidity !== now;
   };
 
@@ -102,13 +101,10 @@ export function fold(input: FoldInput): Overlay {
       return uid === 0 ? undefined : entryOf(uid, place);
     }
     if (typeof place !== 'number') return undefined;
-    const key = `${place}/${id}`;
-    const known = real.get(key);
-    if (known) return known;
-    const base = input.row(place, id);
-    const entry = { place, id, base, facts: base, hidden: false, pending: false };
-    real.set(key, entry);
-    return entry;
+    const key = keyOf(place, id);
+    const none = { base: undefined, facts: undefined, hidden: false, pending: false };
+    if (!real.has(key)) real.set(key, { place, id, ...none });
+    return real.get(key);
   };
 
   /** The UIDs of a change mean nothing in a mailbox that was made anew since: the server is going to refuse it. */
@@ -141,10 +137,10 @@ export function fold(input: FoldInput): Overlay {
     const entry = { place, id, base: undefined, facts, hidden: false, pending };
     local.set(id, entry);
     // Later changes name it by its UID, also before the copy has it.
-    if (uid !== undefined) real.set(`${place}/${uid}`, entry);
+    if (uid !== undefined) real.set(keyOf(place, uid), entry);
   };
 
-  for (const operation of operations.filter(isLive)) {
+  for (const operation of live) {
     const { kind, ids, shown, mail, uidvalidity } = operation;
     const place = placeOf(operation.mailbox, operation.box);
     if (kind === 'append') make(operation, 0, shown?.[0]);
@@ -165,34 +161,27 @@ export function fold(input: FoldInput): Overlay {
     }
   }
 
-  return toOverlay(real.values(), local);
+  return toOverlay(real, local);
 }
 
-function toOverlay(real: Iterable<Entry>, local: ReadonlyMap<MessageId, Entry>): Overlay {
-  const touched = new Map<number, Map<number, Touched>>();
-  for (const entry of real) {
-    const { place, base } = entry;
-    if (typeof place !== 'number' || !base) continue;
-    const rows = touched.get(place) ?? new Map<number, Touched>();
-    touched.set(place, rows.set(base.uid, { base, shown: show(entry) }));
-  }
-  const added = new Map<Place, Shown[]>();
-  for (const entry of new Set(local.values())) {
-    const shown = entry.base ? undefined : show(entry);
-    if (!shown) continue;
-    const rows = added.get(entry.place) ?? [];
-    rows.push(shown);
-    added.set(entry.place, rows);
-  }
-  const find = (id: MessageId) => {
-    const entry = local.get(id);
-    return entry && show(entry);
+function toOverlay(
+  real: ReadonlyMap<string, Entry>,
+  local: ReadonlyMap<MessageId, Entry>,
+): Overlay {
+  return {
+    over: (row) => {
+      const entry = real.get(keyOf(row.box, row.uid));
+      return entry?.base ? show(entry) : toShown(row);
+    },
+    touched: [...real.values()].flatMap(({ base }) => base ?? []),
+    added: [...new Set(local.values())].flatMap((entry) => (entry.base ? [] : (show(entry) ?? []))),
+    find: (id) => show(local.get(id)),
   };
-  return { touched, added, find };
 }
 
-function show({ id, base, facts, hidden, pending }: Entry): Shown | undefined {
-  return hidden || !facts ? undefined : { id, base, facts, pending };
+function show(entry: Entry | undefined): Shown | undefined {
+  const facts = entry?.hidden ? undefined : entry?.facts;
+  return entry && facts && { ...entry, facts };
 }
 
 /** Whether a mailbox shows an operation by itself: a sync that began after its answer is complete. */
@@ -211,9 +200,18 @@ export function changeFlags(
   return [...kept, ...add.filter((flag) => !known.has(lower(flag)))];
 }
 
+/** Whether a message has all of some flags, and none of others. Case makes no difference. */
+export function hasFlags(
+  flags: readonly string[],
+  { flags: all = [], notFlags: none = [] }: Pick<WatchOptions, 'flags' | 'notFlags'>,
+): boolean {
+  const has = (flag: string) => flags.some((one) => lower(one) === lower(flag));
+  return all.every(has) && !none.some(has);
+}
+
 const lower = (flag: string) => flag.toLowerCase();
 
-export function placesOf(operation: OperationRow, placeOf: FoldInput['placeOf']): readonly Place[] {
+export function placesOf(operation: OperationRow, placeOf: Base['placeOf']): readonly Place[] {
   const { mailbox, box, to, toBox } = operation;
   const source = placeOf(mailbox, box);
   return to === undefined ? [source] : [source, placeOf(to, toBox)];

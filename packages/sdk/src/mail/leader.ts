@@ -11,6 +11,7 @@ import { ACCOUNT_ENDED, Live, type LiveEvent, type TellTraffic, TOKEN_ENDED } fr
 import { laneOf, nextBatches } from './outbox.ts';
 import { homeOf, Pusher } from './pusher.ts';
 import { reconcile } from './reconcile.ts';
+import { StaleEpochError } from './store.ts';
 import { sweep } from './sweep.ts';
 import { type Lead, Syncer } from './syncer.ts';
 
@@ -196,10 +197,13 @@ export class Leader {
 
   #fail(key: string, error: unknown): void {
     if (!this.#active) return;
+    if (error instanceof StaleEpochError) {
+      this.#options.deposed();
+      return;
+    }
     const end = this.#attempts.failed(key, error);
-    if (end === 'deposed') this.#options.deposed();
-    else if (end) this.#end(end.reason);
-    else this.#tellState();
+    if (end === undefined) this.#tellState();
+    else this.#end(end);
   }
 
   /** The session is over; only the user begins another. */

@@ -91,8 +91,7 @@ export class StoredMailbox implements MailboxHandle {
       : await server.call('GET /mail/content', { query: { mailbox, uid } });
     const hasAttachment = content.attachments.some(({ inline }) => !inline);
     const facts: MessageFacts = shown?.facts ?? { ...content, hasAttachment };
-    const { pending = false } = shown ?? {};
-    const message = toMessage({ id, facts, pending, base: row }, this.name);
+    const message = toMessage({ id, facts, pending: shown?.pending ?? false }, this.name);
     const { text, html, textTruncated = false, htmlTruncated, attachments, auth } = content;
     const truncated = textTruncated || htmlTruncated === true;
     const inReplyTo = await this.#answeredBy(facts);

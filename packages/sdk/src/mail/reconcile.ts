@@ -3,7 +3,7 @@ import type { Mailbox } from '../api-types.ts';
 import type { Copy } from './copy.ts';
 import { settledIn } from './outbox.ts';
 import type { Platform } from './platform.ts';
-import { type MailboxRow, put, type Reading } from './rows.ts';
+import { type MailboxRow, put, putChanged, type Reading } from './rows.ts';
 import type { Change } from './store.ts';
 
 export function reconcile(copy: Copy, listed: readonly Mailbox[], platform: Platform): Change[] {
@@ -21,7 +21,7 @@ export function reconcile(copy: Copy, listed: readonly Mailbox[], platform: Plat
       serverTotal: mailbox.messages,
       serverUnseen: mailbox.unseen,
     };
-    if (JSON.stringify(next) !== JSON.stringify(row)) changes.push(put('mailboxes', next));
+    changes.push(...putChanged(next, row));
   }
   const kept = new Set(found.values());
   const gone = rows.filter((row) => !kept.has(row));

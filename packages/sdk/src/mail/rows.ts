@@ -193,6 +193,11 @@ export function put(
   return { put: table, row };
 }
 
+/** Puts a mailbox, where it is not as it was. */
+export function putChanged(row: MailboxRow, before: MailboxRow | undefined): Change[] {
+  return JSON.stringify(row) === JSON.stringify(before) ? [] : [put('mailboxes', row)];
+}
+
 /** What removes a row of a table. */
 export function removal(table: TableName, row: Row): Change {
   return { remove: table, key: TABLES[table].key.map((member) => row[member] as string | number) };

@@ -3,6 +3,7 @@ import type { Address, SearchMatch, SearchMessagesBody } from '../api-types.ts';
 import { isAway } from '../errors.ts';
 import type { SearchResult } from './client.ts';
 import type { Copy } from './copy.ts';
+import { hasFlags } from './fold.ts';
 import { byDate, type MessageRow } from './rows.ts';
 import type { MailServer } from './server.ts';
 
@@ -59,7 +60,7 @@ type Searchable = Pick<
 
 /** As the server does it for envelopes: all words, whole or with `*` their beginnings, without case and accents. */
 export function matcher(query: SearchMessagesBody): (message: Searchable) => boolean {
-  const { text, from, to, subject, body, flags = [], notFlags = [], hasAttachment } = query;
+  const { text, from, to, subject, body, hasAttachment } = query;
   // Nothing is above or below what is no number.
   const { since = '', before = '', larger = Number.NaN, smaller = Number.NaN } = query;
   const [sinceMs, beforeMs] = [Date.parse(since), Date.parse(before)];
@@ -80,8 +81,7 @@ export function matcher(query: SearchMessagesBody): (message: Searchable) => boo
       !(date >= beforeMs) &&
       !(size <= larger) &&
       !(size >= smaller) &&
-      flags.every((flag) => row.flags.includes(flag)) &&
-      !notFlags.some((flag) => row.flags.includes(flag)) &&
+      hasFlags(row.flags, query) &&
       (hasAttachment === undefined || row.hasAttachment === hasAttachment)
     );
   };
@@ -115,7 +115,14 @@ export async function correspondents(
     for (const [age, { envelope }] of rows.entries()) {
       const people = isSent ? [envelope.to, envelope.cc, envelope.bcc] : [envelope.from];
       const score = (isSent ? 10 : 1) / (1 + age / 100);
-      for (const person of people.flatMap((list = []) => list)) note(known, person, score);
+      for (const person of people.flatMap((list = []) => list)) {
+        const key = person.address?.toLowerCase();
+        if (!key) continue;
+        const before = known.get(key);
+        // The newest name that there is.
+        const named = before && (before.person.name || !person.name) ? before.person : person;
+        known.set(key, { person: named, score: score + (before?.score ?? 0) });
+      }
     }
   }
   known.delete(copy.address);
@@ -129,19 +136,4 @@ export async function correspondents(
     .sort((a, b) => b.score - a.score)
     .slice(0, limit)
     .map(({ person }) => person);
-}
-
-function note(
-  known: Map<string, { person: Address; score: number }>,
-  person: Address,
-  score: number,
-): void {
-  const key = person.address?.toLowerCase();
-  if (!key) return;
-  const before = known.get(key);
-  if (!before) known.set(key, { person, score });
-  else {
-    before.score += score;
-    if (!before.person.name && person.name) before.person = person;
-  }
 }

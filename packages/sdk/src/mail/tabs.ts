@@ -84,7 +84,10 @@ export class Tabs {
 
   /** Another tab leads: this one waits for its turn. */
   deposed(): void {
-    this.#stop();
+    if (this.epoch !== undefined) {
+      this.epoch = undefined;
+      this.#options.deposed();
+    }
     this.#letGo?.();
     this.#letGo = undefined;
   }
@@ -110,12 +113,6 @@ export class Tabs {
     await this.leave().catch(() => undefined);
     this.deposed();
     this.#channel?.close();
-  }
-
-  #stop(): void {
-    if (this.epoch === undefined) return;
-    this.epoch = undefined;
-    this.#options.deposed();
   }
 
   #queueForLock(): void {
@@ -145,18 +142,18 @@ export class Tabs {
       this.#lastBeat = platform.now();
       this.#beatLater();
       if (late > SLEPT_MS) this.#options.slept();
-      void this.take();
+      void this.take(true);
       this.#options.beat();
     });
   }
 
-  /** Leads where nobody does, and says that it still leads where it does. */
-  take(): Promise<void> {
-    this.#taking = this.#taking.then(() => this.#tryTake()).catch(() => undefined);
+  /** Leads where nobody does. Where it does, says what others do not know yet; with each beat, that it still leads. */
+  take(isBeat = false): Promise<void> {
+    this.#taking = this.#taking.then(() => this.#tryTake(isBeat)).catch(() => undefined);
     return this.#taking;
   }
 
-  async #tryTake(): Promise<void> {
+  async #tryTake(isBeat: boolean): Promise<void> {
     if (this.#isClosed) return;
     const { store, account, platform, lead, state } = this.#options;
     let taken: number | undefined;
@@ -168,7 +165,12 @@ export class Tabs {
       // Who signed out has nothing to lead. The lock stays: it would be here again at once.
       if (!now || now.signedOut || isOver) return [];
       const until = { leaseUntil: platform.now() + LEASE_MS, byLock: this.#letGo !== undefined };
-      if (this.epoch !== undefined) return [put('accounts', { ...now, ...until, ...state() })];
+      if (this.epoch !== undefined) {
+        const next = { ...now, ...until, ...state() };
+        const { leaseUntil } = isBeat ? next : now;
+        const isSaid = JSON.stringify({ ...next, leaseUntil }) === JSON.stringify(now);
+        return isSaid ? [] : [put('accounts', next)];
+      }
       // A leader that held the lock is gone, as the lock is here; one that did not may be alive.
       const isGone = until.byLock && now.byLock === true;
       if (isLed(now, platform) && !isGone) return [];

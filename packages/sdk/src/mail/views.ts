@@ -9,13 +9,12 @@ import type {
   WatchOptions,
 } from './client.ts';
 import type { Copy } from './copy.ts';
-import type { Overlay, Place, Shown } from './fold.ts';
+import { hasFlags, type Overlay, type Place, type Shown, toShown } from './fold.ts';
 import {
   factsOf,
   isLive,
   isSeen,
   type MailboxRow,
-  type MessageFacts,
   type MessageRow,
   renamed,
   uidOf,
@@ -35,7 +34,7 @@ export function listView(
 ): Promise<MailboxView> {
   return copy.consistent(async (overlay) => {
     const { limit = LIMIT } = options;
-    const all = await newest(copy, name, overlay, options, limit, isFiltered(options));
+    const all = await newest(copy, name, overlay, options, limit);
     const mailbox = copy.mailbox(name);
     // As another process wrote it with the messages.
     const counting = mailbox && (await copy.store.get('mailboxes', [mailbox.account, mailbox.box]));
@@ -53,37 +52,33 @@ export function listView(
 /** Ids of all that match. */
 export function listIds(copy: Copy, name: string, options: WatchOptions): Promise<MessageId[]> {
   return copy.consistent(async (overlay) => {
-    const most = Number.POSITIVE_INFINITY;
-    const { shown } = await newest(copy, name, overlay, options, most, true);
+    const { shown } = await newest(copy, name, overlay, options, Number.POSITIVE_INFINITY);
     return shown.map(({ id }) => id);
   });
 }
 
-/** Merges stored rows with those that changes brought; reads on until there are enough, or with `isAll` all. */
+/** Merges stored rows with those that changes brought; reads on until there are enough, or all where some are counted. */
 async function newest(
   copy: Copy,
   name: string,
   overlay: Overlay,
   options: WatchOptions,
   limit: number,
-  isAll: boolean,
 ): Promise<{ shown: Shown[]; matching: number }> {
   const mailbox = copy.mailbox(name);
-  const matches = matcher(options);
   const shown: Shown[] = [];
   let matching = 0;
   for await (const row of mailbox ? copy.newest(mailbox, CHUNK) : []) {
-    const now = showRow(row, overlay);
-    if (!now || !matches(now.facts)) continue;
+    const now = overlay.over(row);
+    if (!now || !hasFlags(now.facts.flags, options)) continue;
     matching++;
     if (shown.length < limit) shown.push(now);
-    else if (!isAll) break;
+    else if (!isFiltered(options)) break;
   }
-  const added = (overlay.added.get(mailbox?.box ?? name) ?? []).filter(({ facts }) =>
-    matches(facts),
+  const added = overlay.added.filter(
+    ({ place, facts }) => place === (mailbox?.box ?? name) && hasFlags(facts.flags, options),
   );
-  const merged = added.length === 0 ? shown : [...shown, ...added].sort(byDate);
-  return { shown: merged, matching: matching + added.length };
+  return { shown: [...shown, ...added].sort(byDate), matching: matching + added.length };
 }
 
 export function listMailboxes(copy: Copy): Promise<MailboxInfo[]> {
@@ -127,12 +122,13 @@ export function viewThread(copy: Copy, threadId: string): Promise<ThreadView> {
     for (const row of (await store.range(query)) as MessageRow[]) {
       const mailbox = copy.box(row.box);
       if (!mailbox || mailbox.gone || mailbox.generation !== row.generation) continue;
-      const shown = showRow(row, overlay);
+      const shown = overlay.over(row);
       if (shown) found.push({ shown, name: mailbox.name });
     }
-    for (const [place, rows] of overlay.added) {
+    for (const shown of overlay.added) {
+      const { place, facts } = shown;
       const name = typeof place === 'number' ? (copy.box(place)?.name ?? '') : place;
-      for (const shown of rows) if (shown.facts.threadId === threadId) found.push({ shown, name });
+      if (facts.threadId === threadId) found.push({ shown, name });
     }
     found.sort((a, b) => byDate(b.shown, a.shown));
     return { threadId, messages: found.map(({ shown, name }) => toMessage(shown, name)) };
@@ -152,32 +148,15 @@ export function findShown(
     const found = new Map<MessageId, Shown>();
     for (const [id, uid] of uids) {
       const row = rows.get(uid);
-      const shown = (row && showRow(row, overlay)) ?? overlay.find(id);
+      const shown = (row && overlay.over(row)) ?? overlay.find(id);
       if (shown) found.set(id, shown);
     }
     return found;
   });
 }
 
-/** A row of the copy with the user's changes over it. */
-function showRow(row: MessageRow, { touched }: Overlay): Shown | undefined {
-  const changed = touched.get(row.box)?.get(row.uid);
-  return changed ? changed.shown : toShown(row);
-}
-
-function toShown(row: MessageRow): Shown {
-  return { id: row.uid, facts: row, pending: false, base: row };
-}
-
 function isFiltered({ flags, notFlags }: WatchOptions): boolean {
   return (flags?.length ?? 0) + (notFlags?.length ?? 0) > 0;
-}
-
-function matcher({ flags = [], notFlags = [] }: WatchOptions): (facts: MessageFacts) => boolean {
-  const has = (facts: MessageFacts, flag: string) =>
-    facts.flags.some((one) => one.toLowerCase() === flag.toLowerCase());
-  return (facts) =>
-    flags.every((flag) => has(facts, flag)) && !notFlags.some((flag) => has(facts, flag));
 }
 
 /** All messages of a mailbox: what the copy, or the server, counted, and what the user's changes make of it. */
@@ -185,14 +164,15 @@ function count(mailbox: MailboxRow | undefined, place: Place, overlay: Overlay) 
   const isWhole = mailbox?.complete === true;
   let total = (isWhole ? mailbox.total : mailbox?.serverTotal) ?? 0;
   let unseen = (isWhole ? mailbox.unseen : mailbox?.serverUnseen) ?? 0;
-  if (typeof place === 'number') {
-    for (const { base, shown } of overlay.touched.get(place)?.values() ?? []) {
-      if (!shown) total--;
-      else if (!isSeen(shown.facts.flags)) unseen++;
-      if (!isSeen(base.flags)) unseen--;
-    }
+  for (const row of overlay.touched) {
+    if (row.box !== place) continue;
+    const shown = overlay.over(row);
+    if (!shown) total--;
+    else if (!isSeen(shown.facts.flags)) unseen++;
+    if (!isSeen(row.flags)) unseen--;
   }
-  for (const { facts } of overlay.added.get(place) ?? []) {
+  for (const { facts, place: there } of overlay.added) {
+    if (there !== place) continue;
     total++;
     if (!isSeen(facts.flags)) unseen++;
   }
@@ -210,7 +190,10 @@ function byDate(a: Shown, b: Shown): number {
   );
 }
 
-export function toMessage({ id, facts, pending }: Shown, mailbox: string): MailMessage {
+export function toMessage(
+  { id, facts, pending }: Pick<Shown, 'id' | 'facts' | 'pending'>,
+  mailbox: string,
+): MailMessage {
   return { id, mailbox, ...factsOf(facts), pending };
 }
 
@@ -220,15 +203,10 @@ export function rowToMessage(row: MessageRow, mailbox: string): MailMessage {
 
 /** The object of before, where nothing of it changed: who draws a list then leaves the row alone. */
 function keepSame(before: MailMessage | undefined, now: MailMessage): MailMessage {
-  if (!before) return now;
-  const isSame =
-    (['pending', 'mailbox', 'internalDate', 'size'] as const).every(
-      (name) => before[name] === now[name],
-    ) &&
-    before.flags.join() === now.flags.join() &&
-    before.envelope.subject === now.envelope.subject &&
-    before.envelope.messageId === now.envelope.messageId;
-  return isSame ? before : now;
+  // What can change of a message; or shows that another one has its id, in a mailbox that was made anew.
+  const state = ({ pending, flags, size, internalDate, envelope }: MailMessage) =>
+    JSON.stringify([pending, flags, size, internalDate, envelope.subject, envelope.messageId]);
+  return before && state(before) === state(now) ? before : now;
 }
 
 const rank = ({ name, specialUse }: MailboxInfo) => (name === 'INBOX' ? 0 : specialUse ? 1 : 2);

@@ -51,6 +51,16 @@ for (const [kind, tokenOf] of [
   });
 }
 
+test('who opens mail of no account is told what names one', async () => {
+  const auth = async () => ({ token: 'of.a.product' });
+  for (const options of [{ auth }, { auth, address: '' }]) {
+    await assert.rejects(openMail({ baseUrl: 'https://mail.test', ...options }), {
+      name: 'TypeError',
+      message: /`address`, `auth` or the token.+ada@acme\.test/,
+    });
+  }
+});
+
 test('a network that wants a login first ends no session: the password is not refused', async () => {
   const server = new FakeServer();
   const { clock } = server;
@@ -83,6 +93,37 @@ test('a callback that never gives a token is asked again', async () => {
   const { client } = await world.open();
   await world.pass(90_000);
   assert.equal(client.state, 'live');
+});
+
+test('who leads writes nothing for a look that found nothing new, but a sign of life each five seconds', async () => {
+  const server = new FakeServer();
+  const account = server.addAccount({ address: BOB, password: 'secret' });
+  account.deliver('INBOX', { subject: 'Hi' });
+  const store = memoryStore();
+  const written: string[] = [];
+  const commit = store.apply.bind(store);
+  store.apply = (changes) => {
+    written.push(...changes.map((one) => ('put' in one ? one.put : one.remove)));
+    commit(changes);
+  };
+  const client = await openMail({
+    baseUrl: 'https://mail.test',
+    address: BOB,
+    auth: { address: BOB, password: 'secret' },
+    store,
+    platform: { ...server.platform, connect: undefined },
+  });
+  await server.clock.advance(120_000);
+  assert.equal(client.state, 'polling');
+  written.length = 0;
+  const before = server.requests.length;
+  await server.clock.advance(600_000);
+  assert.equal(server.requests.length, before + 10);
+  assert.deepEqual(
+    written,
+    Array.from({ length: 120 }, () => 'accounts'),
+  );
+  await client.close();
 });
 
 test('signing out leaves nothing, also of mail that has not gone', async () => {
