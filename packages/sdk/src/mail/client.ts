@@ -111,14 +111,17 @@ export interface Operation {
 export interface SendOperation extends Operation {
   /** The id of the send once the server has it. */
   readonly sendId: Promise<string>;
-  /** Before it went out: it is a draft again. ApiError `already_sent` when too late; undefined where it never left. */
+  /**
+   * Before it went out, or after the server refused it: it is a draft again, with its files. ApiError `already_sent` when too
+   * late; undefined where it never left.
+   */
   cancel(): Promise<CancelSendAnswer | undefined>;
 }
 
 /** What became of a mail. Until it goes out, `operation.cancel()` makes it a draft again. */
 export interface SentMail extends Send {
   readonly subject: string;
-  /** What it was made of: until it goes out, both are there. */
+  /** What it was made of here: until it goes out, both are there. */
   readonly draft: MessageLocation | undefined;
   readonly operation: SendOperation;
 }
@@ -262,7 +265,10 @@ export interface MailClient {
     mail: OutgoingMail,
     replaces?: MessageLocation,
   ): Promise<MessageLocation & { readonly operation: Operation }>;
-  /** Mail that went from here, newest first, as far as it is remembered; also after a reload. Needs the network. */
+  /**
+   * Mail that went from here, newest first, as far as it is remembered; also after a reload. Before it, what other apps of the
+   * account sent and waits: for later, or to be tried again. Needs the network.
+   */
   sends(): Promise<readonly SentMail[]>;
   /** What has not reached the server yet, oldest first. */
   pending(): Promise<readonly Operation[]>;

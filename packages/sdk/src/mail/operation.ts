@@ -97,7 +97,7 @@ export class StoredSend extends StoredOperation implements SendOperation {
 
   async cancel(): Promise<CancelSendAnswer | undefined> {
     const [row] = this.rows();
-    if (!row || isOver(row)) return undefined;
+    if (!row || row.state === 'cancelled') return undefined;
     const { copy, change, waitUntil } = this.tools;
     const { seq, mail, shown } = row;
     const [cancelling] = await change(() => [

@@ -193,7 +193,10 @@ const KEPT = 50;
 /** @param now milliseconds since 1970 */
 export function outdated(operations: readonly OperationRow[], now: number): OperationRow[] {
   // What goes out later can be taken back until then, and says what it was made of.
-  const isNeeded = (one: OperationRow) => isLive(one) || Date.parse(one.mail?.sendAt ?? '') > now;
+  const isNeeded = (one: OperationRow) =>
+    isLive(one) ||
+    Date.parse(one.mail?.sendAt ?? '') > now ||
+    (one.sentAt ?? 0) + 1000 * (one.undoSeconds ?? 0) > now;
   const refs = operations.filter(isNeeded).flatMap(refsOf);
   const named = new Set(refs.map((id) => readLocalId(id)?.seq));
   const over = operations.filter((operation) => !isLive(operation));

@@ -36,7 +36,7 @@ export function buildRequest(
 ): StoredRequest | undefined {
   const [first] = batch;
   if (!first) return undefined;
-  const { kind, add, remove, action, mail } = first;
+  const { kind, add, remove, action } = first;
   const row = copy.home(first.mailbox, first.box);
   const mailbox = row?.name ?? first.mailbox;
   const to =
@@ -50,9 +50,10 @@ export function buildRequest(
   if (kind === 'append')
     return { route: 'POST /mail/append', query: { mailbox, flags: '\\Draft \\Seen' } };
   if (kind === 'send') {
-    const target = copy.operations.find(({ seq }) => seq === first.inverseOf);
-    if (target) return { route: 'POST /mail/sends/cancel', body: { id: target.sendId } };
-    return { route: 'POST /mail/send', body: mail ? writeSend(first, copy) : {} };
+    const { inverseOf } = first;
+    if (inverseOf === undefined) return { route: 'POST /mail/send', body: writeSend(first, copy) };
+    const target = copy.operations.find(({ seq }) => seq === inverseOf);
+    return { route: 'POST /mail/sends/cancel', body: { id: target?.sendId } };
   }
   const ids = batch.flatMap((one) => one.ids);
   const { uids, uidvalidity } = locateIn(ids, copy.operations, row?.uidvalidity, first.uidvalidity);

@@ -174,11 +174,13 @@ export class Pusher {
     return [...this.#over(batch), ...this.#prune()];
   }
 
-  /** Their files are not needed any more; but of a send whose fate is not known they are kept. */
+  /** Their files are not needed any more; but a mail that was refused, or whose fate is not known, can be a draft yet. */
   #over(rows: readonly OperationRow[]): Change[] {
+    const isKept = ({ kind, state }: OperationRow) =>
+      kind === 'send' && (state === 'uncertain' || state === 'rejected');
     return rows.flatMap((one) => [
       put('operations', one),
-      ...(one.state === 'uncertain' ? [] : this.#filesOf(one)),
+      ...(isKept(one) ? [] : this.#filesOf(one)),
     ]);
   }
 
@@ -219,7 +221,7 @@ export class Pusher {
     const { copy, platform } = this.#lead;
     return outdated(copy.operations, platform.now()).flatMap((row) => [
       removal('operations', row),
-      // Of a send whose fate is not known they were kept until now.
+      // Of a mail that did not go they were kept until now.
       ...this.#filesOf(row),
     ]);
   }

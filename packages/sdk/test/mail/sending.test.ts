@@ -1,7 +1,13 @@
 /** Mail that is written: what waits is told of, it is taken back until it goes, and a draft says what it answers. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ApiError, type MessageLocation, memoryStore, type SendOperation } from '../../src/mail.ts';
+import {
+  ApiError,
+  type MessageLocation,
+  memoryStore,
+  type Operation,
+  type SendOperation,
+} from '../../src/mail.ts';
 import { World } from './world.ts';
 
 const mail = { to: [{ address: 'bob@sender.test' }], subject: 'Later', text: 'Hello' };
@@ -65,6 +71,101 @@ test('mail for later says which draft it is, also where that waited with it and 
   }
   const [found] = await client.sends();
   assert.deepEqual(found?.draft, { mailbox: 'Drafts', id: 1 });
+});
+
+test('mail is taken back until it goes out, also where many changes came since', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const sent = await client.send(mail, { undoSeconds: 60 });
+  await world.pass(1000, sent.applied);
+  for (let i = 0; i < 60; i++) {
+    const flagging = client.mailbox('INBOX').flag([1], { [i % 2 ? 'add' : 'remove']: ['$x'] });
+    await world.pass(100, (await flagging).applied);
+  }
+  const [once, again] = [sent.cancel(), sent.cancel()];
+  await world.pass(5000, once);
+  await world.pass(5000, again);
+  assert.deepEqual(
+    world.account.sends.all.map(({ status }) => status),
+    ['cancelled'],
+  );
+});
+
+test('mail whose place in the queue is forgotten is not sent a second time to take it back', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const sent = await client.send(mail);
+  await world.pass(1000, sent.applied);
+  for (let i = 0; i < 60; i++) {
+    const flagging = client.mailbox('INBOX').flag([1], { [i % 2 ? 'add' : 'remove']: ['$x'] });
+    await world.pass(100, (await flagging).applied);
+  }
+  const cancelling = assert.rejects(sent.cancel());
+  await world.pass(5000, cancelling);
+  await cancelling;
+  assert.equal(world.account.sends.all.length, 1);
+});
+
+test('mail that the server refuses after a reload is a draft with its files, where the user wants it', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const first = await world.open();
+  await world.pass(5000);
+  world.server.online = false;
+  world.server.dropSockets();
+  const attachments = [{ filename: 'a.txt', content: Buffer.from('a') }];
+  await first.client.send({ ...mail, attachments });
+  world.kill(first);
+  const { client } = await world.open();
+  const refused: Operation[] = [];
+  client.on('rejected', ({ operation }) => refused.push(operation));
+  world.server.failNext({ status: 429, code: 'send_limit' }, '/mail/send');
+  world.server.online = true;
+  await world.pass(60_000);
+  assert.equal(refused.length, 1);
+  const keeping = Promise.all([refused[0]?.undo(), refused[0]?.undo()]);
+  await world.pass(60_000, keeping);
+  const { uids, find } = world.account.mailbox('Drafts');
+  assert.deepEqual(
+    uids.map((uid) => find(uid)?.attachments.map(({ filename }) => filename)),
+    [['a.txt']],
+  );
+  assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
+  assert.equal(world.account.sends.all.length, 0);
+});
+
+test('mail that another device sent is listed while it waits, and cancelled here', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const sendAt = new Date(world.server.clock.now() + 86_400_000).toISOString();
+  world.account.sends.send({ ...mail, sendAt }, undefined);
+  world.account.sends.send({ ...mail, subject: 'Now' }, undefined);
+  const sent = await client.send({ ...mail, subject: 'Here' });
+  await world.pass(5000, sent.applied);
+  await world.pass(5000);
+  const sends = await client.sends();
+  assert.deepEqual(
+    sends.map(({ subject, status, sendAt }) => [subject, status, sendAt]),
+    [
+      ['Later', 'queued', sendAt],
+      ['Here', 'delivered', undefined],
+    ],
+  );
+  await sends[0]?.operation.undo();
+  await world.pass(5000);
+  assert.deepEqual(
+    (await client.sends()).map(({ subject }) => subject),
+    ['Here'],
+  );
+  const { messages } = await client.mailbox('Drafts').list();
+  assert.deepEqual(
+    messages.map(({ envelope }) => envelope.subject),
+    ['Later'],
+  );
 });
 
 test('what became of many mails is asked for in one request, newest first', async () => {
