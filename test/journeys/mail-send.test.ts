@@ -124,6 +124,41 @@ onEachEngine('sending mail', (engine) => {
     assert.equal((await read({ ids: [] })).status, 400);
   });
 
+  test('messages that wait are listed for every app of the account, the last to go first', async () => {
+    const ada = await service.makeAccount();
+    const to = [{ address: 'listed@far.test' }];
+    const later = { to, subject: 'later', text: 'Hello', delaySeconds: 3600 };
+    const { body: first } = await send(ada, later);
+    const { body: second } = await send(ada, { ...later, delaySeconds: 7200 });
+    const { body: cancelled } = await send(ada, later);
+    const cancel = { id: cancelled.id };
+    await service.mail(ada.token, 'POST', '/mail/sends/cancel', cancel);
+    const { body: gone } = await send(ada, { to, text: 'now' });
+    await settled(ada, gone.id);
+    const read = async (body: object) => {
+      const answer = await service.mail(ada.token, 'POST', '/mail/sends/read', body);
+      return (answer.body.sends as { id: string; copy?: object }[]).map(({ id, copy }) => [
+        id,
+        copy,
+      ]);
+    };
+    const copyOf = ({ mailbox, uid, uidvalidity }: Record<string, unknown>) => {
+      return { mailbox, uid, uidvalidity };
+    };
+    const [one, two] = [
+      [first.id, copyOf(first)],
+      [second.id, copyOf(second)],
+    ];
+    assert.deepEqual(await read({ ids: [], waiting: true }), [two, one]);
+    const named = [gone.id, first.id, cancelled.id];
+    assert.deepEqual(await read({ ids: named, waiting: true }), [
+      [gone.id, copyOf(gone)],
+      one,
+      [cancelled.id, undefined],
+      two,
+    ]);
+  });
+
   test('a message arrives signed, without Bcc, and has its copy in Sent', async () => {
     const ada = await service.makeAccount('ada');
     const { status, body } = await send(ada, {

@@ -2381,6 +2381,8 @@ export interface CancelSendAnswer {
 
 export interface ReadSendsBody {
   ids: string[];
+  /** Also messages that a recipient still waits for, whichever app or mail program sent them: the newest, at most 100. */
+  waiting?: boolean;
 }
 
 /** A message that an account sent. */
@@ -2392,6 +2394,13 @@ export interface Send {
   status: 'queued' | 'delivered' | 'deferred' | 'bounced' | 'cancelled';
   /** RFC 3339 */
   sendAt?: string;
+  /** Where it is in Sent; left out where a mail program submitted it, or it was cancelled. */
+  copy?: {
+    mailbox: string;
+    /** UID of the message in its mailbox. */
+    uid: number;
+    uidvalidity: string;
+  };
   recipients: ({
     address: string;
     /** `queued`: not tried yet; `deferred`: it failed and is tried again; `delivered`: the mail server of the recipient accepted it; `bounced`: it failed for good. */

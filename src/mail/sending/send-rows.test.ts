@@ -2,13 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import { insertRecipients, insertSend, refuseOverLimit } from './new-send.ts';
-import {
-  deleteSendsOf,
-  pruneSends,
-  type RecipientStatus,
-  readStatus,
-  writeStatuses,
-} from './send-rows.ts';
+import { deleteSendsOf, type RecipientStatus, readStatus, writeStatuses } from './send-rows.ts';
+import { pruneSends } from './waiting-sends.ts';
 
 onEachEngine('rows of sent mail', (engine) => {
   async function openRows() {

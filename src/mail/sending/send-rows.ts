@@ -12,7 +12,7 @@ import {
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { payloadFormat } from '../queue/queue.ts';
-import type { PinnedLocation } from './copies.ts';
+import { NOWHERE, type PinnedLocation } from './copies.ts';
 
 export const SEND = 'send';
 
@@ -55,6 +55,8 @@ export interface SendStatus {
   readonly status: RecipientStatus;
   /** RFC 3339, UTC; absent where it is sent at once. */
   readonly sendAt?: string;
+  /** Where it is in Sent; absent where it was submitted by a mail program, or cancelled. */
+  readonly copy?: PinnedLocation;
   readonly recipients: readonly SendRecipient[];
 }
 
@@ -148,11 +150,14 @@ const BY_PROGRESS: readonly RecipientStatus[] = [
 export async function readStatus(queries: Queries, row: SendRow): Promise<SendStatus> {
   const recipients = await readRecipients(queries, row.id);
   const found = new Set(recipients.map(({ status }) => status));
+  const { mailbox, uid, uidvalidity } = row;
+  const isKept = uid !== NOWHERE.uid && row.cancelled_at === null;
   return {
     id: row.public_id,
     messageId: row.message_id,
     status: BY_PROGRESS.find((status) => found.has(status)) ?? 'queued',
     ...(row.send_at !== null && { sendAt: new Date(row.send_at).toISOString() }),
+    ...(isKept && { copy: { mailbox, uid, uidvalidity } }),
     recipients: recipients.map(({ address, status, detail }) =>
       withoutNulls({ address, status, detail }),
     ),
@@ -186,41 +191,6 @@ export async function freeKey(
 /** Removes the sends of deleted accounts, in the transaction that removes their data. */
 export async function deleteSendsOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
   await tx.deleteFrom('sends').where('account_id', 'in', accountIds).execute();
-}
-
-/** Rows that are removed in one transaction. */
-const PRUNED_AT_A_TIME = 200;
-
-/**
- * Removes some messages that were sent before an instant, and whose deliveries have all ended.
- *
- * @returns how many; 0 where no such message is left
- */
-export async function pruneSends(tx: Queries, before: EpochMs): Promise<number> {
-  const rows = await tx
-    .deleteFrom('sends')
-    .where('id', 'in', (eb) =>
-      eb
-        .selectFrom('sends')
-        .select('id')
-        .where('created_at', '<', before)
-        .where(({ fn }) => fn.coalesce('send_at', 'created_at'), '<', before)
-        .where(({ not, exists, selectFrom }) =>
-          not(
-            exists(
-              selectFrom('send_recipients')
-                .select('send_recipients.id')
-                .whereRef('send_recipients.send_id', '=', 'sends.id')
-                .where('send_recipients.status', 'in', ['queued', 'deferred']),
-            ),
-          ),
-        )
-        .orderBy('created_at')
-        .limit(PRUNED_AT_A_TIME),
-    )
-    .returning('id')
-    .execute();
-  return rows.length;
 }
 
 const draftOf = new PreparedQuery(({ sendId }: { sendId: number }, queries) =>

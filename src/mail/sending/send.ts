@@ -40,6 +40,7 @@ import {
   type RequestKey,
   readStatus,
   type SendName,
+  type SendRow,
   type SendStatus,
   sendNotFound,
 } from './send-rows.ts';
@@ -49,6 +50,7 @@ import {
   type SubmittedEnvelope,
   submissionKey,
 } from './submission.ts';
+import { findWaiting } from './waiting-sends.ts';
 
 export interface SendingOptions
   extends Omit<AcceptOptions, 'now' | 'queue' | 'oneStatement' | 'trace'> {
@@ -197,14 +199,22 @@ export class Sending {
     return readStatus(read, row);
   }
 
-  /** The statuses of messages by their ids, in this order, without those that the account did not send. */
-  async findAll(user: MailUser, ids: readonly string[]): Promise<SendStatus[]> {
+  /**
+   * The statuses of messages by their ids, in this order, without those that the account did not send.
+   *
+   * @param waiting whether others follow that a recipient still waits for, whichever app sent them
+   */
+  async findAll(user: MailUser, ids: readonly string[], waiting: boolean): Promise<SendStatus[]> {
     const { read } = this.#options.database;
-    const found: SendStatus[] = [];
-    for (const id of new Set(ids)) {
+    const rows = new Map<number, SendRow>();
+    for (const id of ids) {
       const row = await findSend(read, user.accountId, { id });
-      if (row) found.push(await readStatus(read, row));
+      if (row) rows.set(row.id, row);
     }
+    const others = waiting ? await findWaiting(read, user.accountId) : [];
+    for (const row of others) rows.set(row.id, row);
+    const found: SendStatus[] = [];
+    for (const row of rows.values()) found.push(await readStatus(read, row));
     return found;
   }
 

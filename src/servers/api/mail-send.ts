@@ -144,6 +144,19 @@ const statusAnswer = Type.Unsafe<SendStatus>(
       messageId,
       status,
       sendAt: Type.Optional(Text('RFC 3339', '2026-02-01T08:00:00.000Z')),
+      copy: Type.Optional(
+        Type.Object(
+          {
+            mailbox: Type.String({ examples: ['Sent'] }),
+            uid: uidSchema,
+            uidvalidity: Type.String({ examples: ['1795244400'] }),
+          },
+          {
+            description:
+              'Where it is in Sent; left out where a mail program submitted it, or it was cancelled.',
+          },
+        ),
+      ),
       recipients: Type.Array(
         Type.Object({
           address: Type.String({ examples: ['bob@sender.test'] }),
@@ -286,13 +299,22 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
       summary: 'Read the status of several sent messages',
       operationId: 'readSends',
       description:
-        'In the order of `ids`. Those that the account did not send, or that are not kept any more, are left out.',
-      body: Type.Object({ ids: Type.Array(sendId, { minItems: 1, maxItems: SENDS_READ }) }),
+        'In the order of `ids`. Those that the account did not send, or that are not kept any more, are left out. With `waiting`, the others that wait follow: those that go out later, and those that are tried again.',
+      body: Type.Object({
+        ids: Type.Array(sendId, { maxItems: SENDS_READ }),
+        waiting: Type.Optional(
+          Flag(
+            'Also messages that a recipient still waits for, whichever app or mail program sent them: the newest, at most 100.',
+          ),
+        ),
+      }),
       response: { 200: Type.Object({ sends: Type.Array(statusAnswer) }) },
     },
     handler: async (request) => {
       const user = await tools.authenticateMail(request);
-      return { sends: await sending.findAll(user, request.body.ids) };
+      const { ids, waiting = false } = request.body;
+      if (ids.length === 0 && !waiting) throw invalidField('ids', 'must not be empty');
+      return { sends: await sending.findAll(user, ids, waiting) };
     },
   });
   const config = { refusals: ['send_not_found'] } as const;

@@ -3,6 +3,7 @@ import type {
   MailClient,
   MessageLocation,
   OutgoingMail,
+  Send,
   SendOperation,
   SendOptions,
   SentMail,
@@ -20,6 +21,7 @@ import {
   type StoredAttachment,
   type StoredMail,
 } from './rows.ts';
+import type { MailServer } from './server.ts';
 import type { Change } from './store.ts';
 
 /** Messages whose status one request reads. */
@@ -65,25 +67,44 @@ export async function saveDraft(
   return { mailbox: drafts.mailbox, id: localId(made.seq, 0), operation };
 }
 
-/** What became of what was sent. */
+/** What became of what was sent here; first what other apps of the account sent, as long as it waits. */
 export async function readSends(tools: OperationTools): Promise<SentMail[]> {
-  const rows = new Map(tools.copy.operations.map((row) => [row.sendId, row]));
+  const { copy, server } = tools;
+  const rows = new Map(copy.operations.map((row) => [row.sendId, row]));
   const ids = [...rows.keys()].filter((id) => id !== undefined).reverse();
-  const found: SentMail[] = [];
-  for (let at = 0; at < ids.length; at += SENDS_READ) {
-    const body = { ids: ids.slice(at, at + SENDS_READ) };
-    const { sends } = await tools.server.call('POST /mail/sends/read', { body });
+  const found = new Map<string, SentMail>();
+  for (let at = 0; at === 0 || at < ids.length; at += SENDS_READ) {
+    const body = { ids: ids.slice(at, at + SENDS_READ), waiting: at === 0 };
+    const { sends } = await server.call('POST /mail/sends/read', { body });
     for (const send of sends) {
-      const row = rows.get(send.id);
-      if (!row) continue;
-      const operation = new StoredSend(tools, [row]);
-      const { subject = '', draft: kept } = row.mail ?? {};
-      const located = kept && locateLeft(kept, tools.copy);
-      const draft = located && { mailbox: located.mailbox, id: located.uid };
-      found.push({ ...send, subject, draft, operation });
+      const { id, copy: sent } = send;
+      const row = rows.get(id);
+      const located = row?.mail?.draft && locateLeft(row.mail.draft, copy);
+      const shown = await findNamed(sent && { ...sent, id: sent.uid }, copy);
+      found.set(id, {
+        ...send,
+        subject: row?.mail?.subject ?? shown?.envelope.subject ?? '',
+        draft: located && { mailbox: located.mailbox, id: located.uid },
+        operation: row ? new StoredSend(tools, [row]) : sentElsewhere(id, server),
+      });
     }
   }
-  return found;
+  const isOwn = ({ id }: Send) => Number(rows.has(id));
+  return [...found.values()].sort((a, b) => isOwn(a) - isOwn(b));
+}
+
+/** Mail of another app of the account: the server alone knows it. */
+function sentElsewhere(id: string, server: MailServer): SendOperation {
+  const cancel = () => server.call('POST /mail/sends/cancel', { body: { id } });
+  const undo = async () => void (await cancel());
+  return {
+    id,
+    kind: 'send',
+    applied: Promise.resolve(),
+    sendId: Promise.resolve(id),
+    undo,
+    cancel,
+  };
 }
 
 interface StoredOutgoing {

@@ -105,11 +105,11 @@ export const routes: Readonly<Record<string, Route>> = {
   'GET /mail/sends': (account, { query }) =>
     answer(account.sends.find({ key: query.get('key') ?? '' })),
   'POST /mail/sends/read': (account, request) => {
-    const { ids } = bodyOf<ReadSendsBody>(request);
-    const sends = [...new Set(ids)].flatMap(
-      (id) => account.sends.all.find((one) => one.id === id) ?? [],
-    );
-    return answer({ sends });
+    const { ids, waiting = false } = bodyOf<ReadSendsBody>(request);
+    const { all } = account.sends;
+    const named = [...new Set(ids)].flatMap((id) => all.find((one) => one.id === id) ?? []);
+    const others = all.filter(({ id, status }) => status === 'queued' && !ids.includes(id));
+    return answer({ sends: waiting ? [...named, ...others.reverse()] : named });
   },
   'POST /mail/sends/cancel': (account, request) =>
     answer(account.sends.cancel(bodyOf<{ id: string }>(request).id)),

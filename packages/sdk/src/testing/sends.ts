@@ -164,7 +164,8 @@ export class FakeSends {
 const DELIVERED = { status: 'delivered', detail: '250 2.0.0 Ok: queued' } as const;
 const BOUNCED = { status: 'bounced', detail: '550 5.1.1 no such user' } as const;
 
-function describe({ answer: { id, messageId }, status, sendAt, recipients }: Sent): Send {
+function describe({ answer, status, sendAt, recipients }: Sent): Send {
+  const { id, messageId, mailbox, uid, uidvalidity } = answer;
   const fateOf = (address: string) => {
     if (status !== 'out') return { status };
     // RFC 2606: there is no such domain.
@@ -177,6 +178,7 @@ function describe({ answer: { id, messageId }, status, sendAt, recipients }: Sen
     messageId,
     status: worst?.status ?? 'queued',
     ...(sendAt !== undefined && { sendAt: new Date(sendAt).toISOString() }),
+    ...(status !== 'cancelled' && { copy: { mailbox, uid, uidvalidity } }),
     recipients: fates,
   };
 }
