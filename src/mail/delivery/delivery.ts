@@ -50,6 +50,7 @@ export { type CarryOutOptions, carryOut } from './carry-out.ts';
 export { LocalDelivery } from './local-delivery.ts';
 export type { MailboxStorage } from './mailbox-storage.ts';
 export { OwnMailboxes } from './own-mailboxes.ts';
+export { enterTurnOfMail } from './sender-checks/check-sender.ts';
 export { Unanswered } from './sender-checks/lookups.ts';
 export { type CheckSettings, openSenderChecks } from './sender-checks/open-checks.ts';
 export { readSenderResults } from './sender-checks/read-results.ts';

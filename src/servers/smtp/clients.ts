@@ -47,6 +47,8 @@ export interface Client {
   readonly isTrusted: boolean;
   /** Whether it must log in, and how it may. */
   readonly login: ProtocolOptions['login'];
+  /** Begins a command, or a piece of what came. @returns what to wait for where the client has used its share of this turn */
+  enterTurn(): Promise<void> | undefined;
   /** Counts octets of an unfinished message; false where the client has reached its limit. */
   stage(octets: number): boolean;
   /** Subtracts them from the count. */

@@ -142,6 +142,7 @@ export class Connection {
   /** The next event, once there are enough bytes for it; undefined at the end of the connection. */
   async #next(): Promise<ProtocolEvent | undefined> {
     for (;;) {
+      await this.#client.enterTurn();
       const event = this.#protocol.next();
       if (event) return event;
       await this.#flush();

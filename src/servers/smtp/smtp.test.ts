@@ -677,6 +677,30 @@ test('replies to a client that does not read them do not pile up', async (contex
   client.destroy();
 });
 
+test('commands of a stranger that cost much are carried out in turns of the event loop', async (context) => {
+  let now = 0;
+  let turn = 0;
+  const turns: number[] = [];
+  const isTrusted = () => false;
+  const target = await startListener(context, { isTrusted, greetingDelay: 0 });
+  context.mock.method(target.delivery, 'checkRecipient', async () => {
+    turns.push(turn);
+    now += 6;
+    return undefined;
+  });
+  const client = await greet(target);
+  context.mock.method(performance, 'now', () => now);
+  const count = () => {
+    turn++;
+    if (turns.length < 3) setImmediate(count);
+  };
+  count();
+  client.send(`MAIL FROM:<a@b.test>\r\n${'RCPT TO:<alice@acme.test>\r\n'.repeat(3)}`);
+  for (const _ of [1, 2, 3, 4]) assert.match(String(await client.line()), /^250 /);
+  assert.equal(new Set(turns).size, 3);
+  client.destroy();
+});
+
 test('any number of pipelined commands gets replies', async (context) => {
   const target = await startListener(context, { commandsMax: 100_000 });
   const client = await greet(target);

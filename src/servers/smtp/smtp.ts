@@ -8,6 +8,7 @@
  */
 import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
+import { enterTurnOfMail } from '../../mail/delivery/delivery.ts';
 import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 import {
   type Certificate,
@@ -107,6 +108,8 @@ const UNFINISHED_IN_ALL = 40;
 const CROWDED = 0.75;
 /** The most milliseconds between two checks for clients that keep us waiting. */
 const TIME_CHECK_MS = 1_000;
+/** Milliseconds of a turn of the event loop, for one stranger and for all of his network: he may send commands by the thousand. */
+const OF_A_TURN = { client: 5, network: 10 };
 /** Milliseconds for clients to hang up after the 421 of a stop. */
 const STOP_LINGER = 1_000;
 
@@ -256,9 +259,17 @@ export class SmtpListener extends Listener<Connection> {
 
   #clientOf(address: string, key: string, isTrusted: boolean, countFor: Client['logIn']): Client {
     let holder: StagingHolder = { owner: key, group: isTrusted ? undefined : networkKey(key) };
+    const { client, network } = OF_A_TURN;
+    const parties = isTrusted
+      ? []
+      : [
+          { name: `smtp ${key}`, most: client },
+          { name: `smtp ${networkKey(key)}`, most: network },
+        ];
     return {
       address,
       isTrusted,
+      enterTurn: () => enterTurnOfMail(parties),
       // Without TLS a password may come from this machine only.
       login: takesLogins(this.#options) ? (isLoopback(address) ? 'anywhere' : 'by TLS') : undefined,
       stage: (octets) => this.#stage(holder, octets),

@@ -329,7 +329,12 @@ export function createSenderChecks(options: SenderChecksOptions): SenderChecks {
 /** Milliseconds of a turn of the event loop for all mail: two hundred messages at once would hold everybody else for the sum. */
 const SHARE_OF_MAIL = [{ name: 'mail', most: 25 }];
 
-/** Begins a piece of work on mail. @returns what to wait for where all mail together has used its share of this turn */
-export function enterTurnOfMail(): Promise<void> | undefined {
-  return enterTurn(SHARE_OF_MAIL);
+/**
+ * Begins a piece of work on mail.
+ *
+ * @param of who sent it, where that is known, and what share each has
+ * @returns what to wait for where one of them, or all mail together, has used its share of this turn
+ */
+export function enterTurnOfMail(of: readonly Party[] = []): Promise<void> | undefined {
+  return enterTurn([...of, ...SHARE_OF_MAIL]);
 }
