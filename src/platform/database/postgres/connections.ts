@@ -50,6 +50,9 @@ const CONNECT_MS = 10_000;
 /** Milliseconds of silence after which the kernel tests whether the server still answers. */
 const KEEPALIVE_MS = 10_000;
 
+/** The longest deadline that PostgreSQL and Node's timers take: 24 days. */
+const LONGEST_MS = 2 ** 31 - 1 - GRACE_MS;
+
 /** OIDs of int8 and numeric (the type of `sum(bigint)`), which pg returns as text. */
 const WIDE_NUMBERS = [20, 1700];
 
@@ -168,7 +171,7 @@ export class Connections {
       client.release(true);
       return undefined;
     }
-    const { timeoutMs, onError } = this.#options;
+    const { timeoutMs = LONGEST_MS, onError } = this.#options;
     const lease = new Lease(client, {
       timeoutMs,
       onError,
@@ -183,8 +186,11 @@ export class Connections {
     try {
       // The same as `target_session_attrs=read-write` of libpq.
       // Without JIT: compiling a query takes longer than any of our queries.
+      // Without a deadline for a transaction as a whole (PostgreSQL 17), unless a pooler gives the session to others.
       const { rows } = await lease.query(
-        "select current_setting('transaction_read_only') as transaction_read_only, set_config('jit', 'off', false)",
+        `select current_setting('transaction_read_only') as transaction_read_only, set_config('jit', 'off', false),
+          (select count(set_config(name, '0', false)) from pg_settings where name = 'transaction_timeout'
+            and current_setting('statement_timeout')::interval = '${timeoutMs}ms')`,
       );
       if (rows[0]?.transaction_read_only === 'on') {
         throw codedError(READ_ONLY, 'the PostgreSQL server is read-only');
@@ -244,9 +250,10 @@ export class Connections {
   }
 
   #configure(config: ClientConfig | undefined): ClientConfig {
-    const { urls, timeoutMs } = this.#options;
+    // Where we have none, those that the role has must not hold either.
+    const { urls, timeoutMs = LONGEST_MS } = this.#options;
     const connectionString = urls[this.#host] ?? '';
-    if (timeoutMs === undefined || !this.#takesDeadlines) return { ...config, connectionString };
+    if (!this.#takesDeadlines) return { ...config, connectionString };
     return {
       ...config,
       connectionString,

@@ -13,6 +13,10 @@ import {
 /** Milliseconds between the deadline that the server has and ours. */
 export const GRACE_MS = 1_000;
 
+/** The query that ends, for its transaction, deadlines that the database or the role has: `transaction_timeout` is new in PostgreSQL 17. */
+export const END_DEADLINES = `select count(set_config(name, '0', true)) from pg_settings
+  where name in ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`;
+
 interface LeaseOptions {
   /** Milliseconds that the server has for each query. */
   readonly timeoutMs: number | undefined;

@@ -12,6 +12,7 @@ import { type Kysely, sql } from 'kysely';
 import type { Migration } from 'kysely/migration';
 import { advisoryLocks } from '../engine.ts';
 import { isLockedOut } from '../failures.ts';
+import { END_DEADLINES } from './lease.ts';
 
 /** The work after the transaction of a migration. */
 export interface Later {
@@ -44,7 +45,7 @@ export async function withMigrationLock<T>(
       const { rows } = await sql<{ locked: boolean }>`
         select pg_try_advisory_xact_lock(${advisoryLocks.migration}) as locked`.execute(tx);
       if (!rows[0]?.locked) return false;
-      await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
+      await sql.raw(END_DEADLINES).execute(tx);
       await work();
       return true;
     });
@@ -95,7 +96,9 @@ export async function alterBetweenOthers<T>(
   }
 }
 
+/** A wait for a lock is short, and the work then takes any time. */
 async function limitLocks<T>(tx: Kysely<T>): Promise<void> {
+  await sql.raw(END_DEADLINES).execute(tx);
   await sql`set local lock_timeout = ${sql.lit(LOCK_MS)}`.execute(tx);
 }
 

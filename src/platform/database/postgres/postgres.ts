@@ -19,6 +19,7 @@ import { migrate, refuseUnfinished } from '../migrate.ts';
 import type { Schema } from '../schema.ts';
 import type { ConnectionOptions } from './connections.ts';
 import { bindTransaction, kyselyOn } from './driver.ts';
+import { END_DEADLINES } from './lease.ts';
 import { processLock } from './process-lock.ts';
 
 export interface PostgresOptions {
@@ -120,8 +121,8 @@ export function openPostgresToRead(urls: readonly string[]): ReadDatabase & Asyn
         .setIsolationLevel('repeatable read')
         .setAccessMode('read only')
         .execute(async (tx) => {
-          // Backups and restores keep theirs open while other programs work; the server may end idle ones.
-          await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
+          // Backups and restores keep theirs open while other programs work.
+          await sql.raw(END_DEADLINES).execute(tx);
           return work(tx);
         }),
     [Symbol.asyncDispose]: close,
