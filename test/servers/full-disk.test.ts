@@ -158,13 +158,16 @@ test('doctor looks at a disk of the bodies; with a bucket at that where they wai
   }
   const ports = { PORT: String(await freePort()), SMTP_PORT: '0' };
   const settings = { ...ports, DATA_DIR: folder, DNS_SERVERS: '127.0.0.1:9' };
-  const lineOf = async (more = {}) => {
-    const { output } = await runHere(['doctor'], { ...settings, ...more });
-    return /^.*disk of bodies.*$/m.exec(output)?.[0] ?? output;
-  };
-  assert.match(await lineOf(), /^failed .*8\.\d MB/);
+  const look = async (more = {}) => (await runHere(['doctor'], { ...settings, ...more })).output;
+  const full = /^failed .*disk of bodies +8\.\d MB.*\n +(.+)$/m;
+  assert.equal(full.exec(await look())?.[1], 'mail is deferred: free some disk space');
+  const DATABASE_URL = 'postgres://mail@127.0.0.1:9/mail';
+  const small = await look({ DATABASE_URL });
+  assert.equal(full.exec(small)?.[1], 'mail above 64 KiB is deferred: free some disk space');
   const bucket = 'http://key:secret@127.0.0.1:9/bucket';
-  assert.match(await lineOf({ S3_URL: bucket }), /^ok .*2\.\d GB/);
+  assert.match(await look({ S3_URL: bucket }), /^ok .*disk of bodies +2\.\d GB/m);
+  execFileSync('mount', ['-o', 'remount,ro', join(folder, 'bodies')]);
+  assert.match(await look(), /^failed +folder of bodies +\S+ cannot be written to: .*EROFS/m);
 });
 
 test('a migration that a full disk cuts short leaves the database as it was, and a start with room makes it', {

@@ -151,6 +151,23 @@ onEachEngine('bodies', (engine) => {
     assert.equal(store.bodies.isUp, undefined);
   });
 
+  test('a folder that cannot be written is told at the start, before any large mail', async (t) => {
+    const first = await openStore();
+    const line = "EROFS: read-only file system, open '/bodies/ab'";
+    const readOnly = Object.assign(new Error(line), { code: 'EROFS' });
+    const create = t.mock.method(BodyFolder.prototype, 'create', () => Promise.reject(readOnly));
+    const { bodies, lines } = await openStore(false, first, first.path);
+    assert.equal(await bodies.readiness(), 'degraded');
+    const told = [
+      `a body could not be stored: ${line}; its mail is deferred, and no other failure is logged until one is stored`,
+    ];
+    assert.deepEqual(lines, told);
+    create.mock.restore();
+    await bodies.checkStore(false);
+    assert.equal(await bodies.readiness(), true);
+    assert.deepEqual(lines, [...told, 'bodies are stored again']);
+  });
+
   test('a folder of bodies that an operator removed is made again by the next one of its name', async () => {
     const store = new BodyFolder((await openStore()).path);
     const keep = async (id: string) =>

@@ -145,8 +145,9 @@ export class Bodies {
   async #test(): Promise<void> {
     await this.#compareIds();
     // A bucket may take one octet, and no more. Another's folder is left as it is.
-    if (this.#store.isRemote || this.#mismatch || !this.#health.isRefusing) return;
-    const begun = await this.#store.create().catch(() => undefined);
+    const { wasAsked, isRefusing } = this.#health;
+    if (this.#store.isRemote || this.#mismatch || (wasAsked && !isRefusing)) return;
+    const begun = await this.#store.create().catch((error) => this.#health.refused(error));
     await begun?.abandon();
     if (begun) this.#health.accepted();
   }

@@ -85,9 +85,10 @@ export class StoreHealth {
     );
   }
 
-  /** Reports a failed upload: if the store answers the test, the first one of an outage is logged. */
-  refused(error: StoreUnavailable): void {
-    this.#unlessAway(() => this.#uploads.failed(error));
+  /** Reports a failed upload: if the store answers the test, the first one of an outage is logged. Ignores other errors. */
+  refused(error: unknown): void {
+    const away = asUnavailable(error);
+    if (away) this.#unlessAway(() => this.#uploads.failed(away));
   }
 
   /** Reports that it took a body. */

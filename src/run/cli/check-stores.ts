@@ -163,15 +163,19 @@ async function lookAtDatabase(config: StoreSettings) {
 
 const MUCH_FREE = 1024 * 1024 * 1024;
 
-/** The disk of a folder, or where that will be. */
-export async function checkDisk(path: string): Promise<Verdict> {
+/** The disk of a folder, or where that will be. @param database PostgreSQL keeps small mail on a disk of its own */
+export async function checkDisk(
+  path: string,
+  { urls }: Pick<Config['database'], 'urls'>,
+): Promise<Verdict> {
   const { bavail, bsize, blocks, files, ffree } = await statfs(path).catch((error: unknown) => {
     if (isMissing(error)) return statfs('.');
     throw error;
   });
   const free = bavail * bsize;
   const said = `${formatBytes(free)} free of ${formatBytes(blocks * bsize)}`;
-  if (free < FREE_BYTES_LEFT) return failed(said, 'no mail is accepted: free some disk space');
+  const deferred = urls === undefined ? 'mail' : 'mail above 64 KiB';
+  if (free < FREE_BYTES_LEFT) return failed(said, `${deferred} is deferred: free some disk space`);
   // Some file systems do not count them.
   if (files > 0 && ffree === 0) {
     return failed(
@@ -180,7 +184,10 @@ export async function checkDisk(path: string): Promise<Verdict> {
     );
   }
   if (free < MUCH_FREE || bavail / blocks < 0.05) {
-    return warning(said, `free some: below ${formatBytes(FREE_BYTES_LEFT)} new mail is deferred`);
+    return warning(
+      said,
+      `free some: below ${formatBytes(FREE_BYTES_LEFT)} ${deferred} is deferred`,
+    );
   }
   return ok(said);
 }

@@ -87,8 +87,9 @@ async function examine(
   const checks: Record<string, () => Promise<Verdict>> = {
     ...(config.misspelt.length > 0 && { '.env': async () => checkNames(config.misspelt) }),
     'data folder': () => checkFolder(config.dataDir),
-    disk: () => checkDisk(config.dataDir),
-    ...(other !== undefined && { 'disk of bodies': () => checkDisk(other) }),
+    ...(!bucket && { 'folder of bodies': () => checkFolder(folder) }),
+    disk: () => checkDisk(config.dataDir, config.database),
+    ...(other !== undefined && { 'disk of bodies': () => checkDisk(other, config.database) }),
     database: () => checkDatabase(config),
     clock: checkClock,
     'service (HTTP)': () => service,
@@ -182,8 +183,13 @@ async function checkService(url: string): Promise<Verdict> {
   try {
     const answer = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(CONNECT_MS) });
     const text = (await answer.text()).slice(0, 300);
-    if (answer.ok) return ok(`${url}/readyz says 200`);
-    return failed(`${url}/readyz says ${answer.status}: ${text}`, 'see the log of the service');
+    const said = `${url}/readyz says ${answer.status}`;
+    if (!answer.ok) return failed(`${said}: ${text}`, 'see the log of the service');
+    if (!text.includes('degraded')) return ok(said);
+    return warning(
+      `${said}: ${text}`,
+      'some work waits for what it names: see the log of the service',
+    );
   } catch (error) {
     const reason = error instanceof Error ? error.cause : undefined;
     if (reason instanceof Error && 'code' in reason && reason.code === 'ECONNREFUSED') {
