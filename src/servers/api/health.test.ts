@@ -42,3 +42,23 @@ test('it is ready for the rest while a part is down', async () => {
   bodies = true;
   assert.deepEqual((await api.call('GET', '/readyz', undefined, noKey)).body, { status: 'ready' });
 });
+
+test('a start and a stop are not logged as a failure, and what fails beside them is', async () => {
+  const states = { listeners: false, database: true };
+  const api = await startApi('sqlite', {
+    readiness: {
+      listeners: async () => states.listeners,
+      database: async () => states.database,
+    },
+  });
+  const ask = async (now: Partial<typeof states>) => {
+    Object.assign(states, now);
+    return (await api.call('GET', '/readyz', undefined, noKey)).status;
+  };
+  assert.deepEqual([await ask({}), await ask({ listeners: true })], [503, 200]);
+  assert.equal(await ask({ listeners: false }), 503);
+  const told = () => api.logLines.flatMap(({ failing }) => failing ?? []);
+  assert.deepEqual(told(), []);
+  assert.equal(await ask({ database: false }), 503);
+  assert.deepEqual(told(), ['listeners, database']);
+});

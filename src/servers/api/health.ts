@@ -25,6 +25,9 @@ const Readiness = Type.Object(
   { title: 'Readiness' },
 );
 
+/** The check that fails while the service starts or stops, which has log lines of its own. */
+const STARTING = 'listeners';
+
 /** `GET /healthz` and `GET /readyz`. @param checks by the name of their part, which is in the answer and the log */
 export function healthRoutes(
   checks: Readonly<Record<string, ReadinessCheck>>,
@@ -33,7 +36,7 @@ export function healthRoutes(
   let said = '';
   const say = (failing: string, degraded: string) => {
     const now = `${failing};${degraded}`;
-    if (now === said || (said === '' && now === ';')) return;
+    if (failing === STARTING || now === said || (said === '' && now === ';')) return;
     said = now;
     if (failing)
       log.warn(
