@@ -332,6 +332,13 @@ suite('a receiver that does not end', () => {
     assert.deepEqual(outcome, { result: 'temporary', error: { text: 'no answer within 2 s' } });
   });
 
+  test('100 Continue, which nothing asked for, is a failure that says so', async () => {
+    const said = 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n';
+    const outcome = await send(await startRaw((write) => write(said)));
+    assert.ok(outcome.result === 'temporary');
+    assert.match(outcome.error.text, /^the answer begins with 100 Continue, which was not asked/);
+  });
+
   test('silence is no answer', async () => {
     const outcome = await send(await startRaw(() => {}), { timeoutMs: 200 });
     assert.deepEqual(outcome, { result: 'temporary', error: { text: 'no answer within 0.2 s' } });

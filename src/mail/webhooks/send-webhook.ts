@@ -295,6 +295,10 @@ function explainFailure(error: unknown): string {
   const code = codeOf(error);
   // Its message says exactly what is needed.
   if (code === 'ADDRESS_REFUSED' && error instanceof Error) return error.message;
+  // The library's words for a 100 Continue (RFC 9110 section 15.2.1): no request of ours asks for it, and none is accepted.
+  if (code === 'UND_ERR_SOCKET' && error instanceof Error && error.message === 'bad response') {
+    return `the answer begins with 100 Continue, which was not asked for (${code})`;
+  }
   const meaning = meanings[code];
   if (meaning !== undefined) return `${meaning} (${code})`;
   // Of undici's parser, whose code may be missing.
