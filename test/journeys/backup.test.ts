@@ -201,6 +201,7 @@ let uidvalidity: string;
 test('a backup of a service that accepts and removes mail has every body that its database names', async () => {
   service = await startHere(kept);
   const { token } = await succeed(['demo', '--password', PASSWORD], kept);
+  assert.doesNotMatch(service.output(), /login failed/);
   for (const subject of ['1', '2', '3', '4']) await send(kept, subject, 200_000);
   await mail(kept, token, 'flags', { mailbox: 'INBOX', uids: [2], add: ['\\Seen'] });
   before = await readAll(kept, token);

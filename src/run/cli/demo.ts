@@ -92,12 +92,13 @@ async function makeDemo(
   await makeDomain(client);
   // Random: a mailbox left from a trial must not have a known password.
   const password = given.password ?? randomBytes(12).toString('base64url');
+  const isNew = await makeAccount(client, password);
   // A new password ends the tokens of before, which may be in use.
   const signedIn =
-    given.password === undefined
+    isNew || given.password === undefined
       ? undefined
       : await signIn(client, password).catch(passIf('unauthorized'));
-  if (!signedIn) await makeAccount(client, password);
+  if (!isNew && !signedIn) await resetPassword(client, password);
   const { token } = signedIn ?? (await signIn(client, password));
   if (smtp) await sendMail(smtp);
   return { password, token, hasMail: smtp !== undefined };
@@ -121,7 +122,8 @@ async function makeDomain(client: ServiceClient): Promise<void> {
   }
 }
 
-async function makeAccount(client: ServiceClient, password: string): Promise<void> {
+/** @returns false where it exists */
+async function makeAccount(client: ServiceClient, password: string): Promise<boolean> {
   const account = {
     user_id: USER,
     domain: DOMAIN,
@@ -132,7 +134,10 @@ async function makeAccount(client: ServiceClient, password: string): Promise<voi
   const made = await client
     .call('POST', '/v2/email-accounts/create', account)
     .catch(passIf('address_exists'));
-  if (made) return;
+  return made !== undefined;
+}
+
+async function resetPassword(client: ServiceClient, password: string): Promise<void> {
   const { items } = await client.call<{ items: { id: number; address: string }[] }>(
     'GET',
     `/v2/email-accounts?user_id=${USER}&domain=${DOMAIN}&limit=200`,
