@@ -14,6 +14,7 @@ export const advisoryLocks = {
   nodes: 0x706f7374,
   restore: 0x726573,
   bodies: 0x626f64,
+  firstAccount: 0x616363,
 };
 
 /** Queries inside a transaction or a snapshot. */

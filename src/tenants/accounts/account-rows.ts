@@ -1,6 +1,7 @@
 /** Accounts as they are stored, and how they are found by address. */
 import { type RawBuilder, sql } from 'kysely';
 import {
+  advisoryLocks,
   type Database,
   PreparedQuery,
   type Queries,
@@ -53,6 +54,16 @@ export function selectAccounts(queries: Queries) {
         .limit(1)
         .as('defaultId'),
     );
+}
+
+/**
+ * On PostgreSQL, for the transaction that makes an account: where its user has none, it waits for others that make one.
+ * Otherwise each would see its own alone, and call it the default.
+ */
+export async function awaitFirst(tx: Queries, userId: string): Promise<void> {
+  const isThere = tx.selectFrom('accounts').select('id').where('user_id', '=', userId);
+  await sql`select pg_advisory_xact_lock(${sql.lit(advisoryLocks.firstAccount)}, hashtext(${userId}))
+    where not exists (${isThere.where(domainIsThere('accounts'))})`.execute(tx);
 }
 
 /** The condition that an account's domain was claimed with an `organization_id`. */

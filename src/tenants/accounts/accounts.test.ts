@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, beforeEach, suite, test } from 'node:test';
 import { verify } from '@node-rs/argon2';
+import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import type { Change } from '../../mailboxes/changes/changes.ts';
-import type { Database } from '../../platform/database/database.ts';
+import { advisoryLocks, type Database } from '../../platform/database/database.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import { listAudit } from '../audit/audit.ts';
 import { Domains } from '../domains/domains.ts';
@@ -204,6 +205,42 @@ onEachEngine('accounts', (engine) => {
     );
     await accounts.removeDomain(userId, `second-${domain}`);
     assert.equal((await accounts.get(userId, third.id)).isDefault, true);
+  });
+
+  test('of the first accounts that are made at the same time, one is the default', async (t) => {
+    if (engine === 'sqlite') return t.skip('SQLite writes one after the other');
+    const { userId, domain } = await newUser();
+    await claim(userId, `beside-${domain}`);
+    const begun = Promise.withResolvers<void>();
+    const ended = Promise.withResolvers<void>();
+    const slow = new Accounts({
+      ...{ database, domains, changes: { publish() {} } },
+      makeMailboxes: async () => {
+        begun.resolve();
+        await ended.promise;
+      },
+    });
+    const given = { userId, localPart: 'a' };
+    const first = slow.create({ ...given, domain });
+    await begun.promise;
+    let isMade = false;
+    const second = accounts.create({ ...given, domain: `beside-${domain}` }).finally(() => {
+      isMade = true;
+    });
+    const isAwaited = async () => {
+      const { rows } = await sql`select 1 from pg_locks
+        where classid = ${sql.lit(advisoryLocks.firstAccount)} and not granted`.execute(
+        database.read,
+      );
+      return rows.length > 0;
+    };
+    while (!isMade && !(await isAwaited()));
+    ended.resolve();
+    const made = [(await first).account, (await second).account];
+    assert.deepEqual(
+      made.map(({ isDefault }) => isDefault),
+      [true, false],
+    );
   });
 
   test('listings go by id, page by page, of one domain or of all', async () => {

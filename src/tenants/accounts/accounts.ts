@@ -27,6 +27,7 @@ import { checkLocalPart, readAddress } from './account-addresses.ts';
 import {
   type Account,
   accountIdsOf,
+  awaitFirst,
   eventOf,
   selectAccounts,
   statusEvent,
@@ -155,6 +156,7 @@ export class Accounts {
     const password_hash = await hashPassword(password, userId);
     return this.#database.write(async (tx) => {
       const now = this.#now();
+      if (this.#database.engine === 'postgres') await awaitFirst(tx, userId);
       const claim = await this.#domains.lock(tx, owner, domain.name, 'changes');
       refuseInactive(claim);
       const inserted = await tx
@@ -294,10 +296,7 @@ export class Accounts {
     const made = await this.#database.write(async (tx) => {
       await tx
         .updateTable('accounts')
-        .set(({ eb }) => ({
-          password_hash,
-          credential_version: eb('credential_version', '+', 1),
-        }))
+        .set(({ eb }) => ({ password_hash, credential_version: eb('credential_version', '+', 1) }))
         .where('id', '=', id)
         .where('user_id', '=', userId)
         .execute();
