@@ -170,6 +170,22 @@ test('doctor looks at a disk of the bodies; with a bucket at that where they wai
   assert.match(await look(), /^failed +folder of bodies +\S+ cannot be written to: .*EROFS/m);
 });
 
+test('a start names the file of a database that may only be read', { skip }, async () => {
+  const DATA_DIR = mkdtempSync(join(tmpdir(), 'postroom-read-only-'));
+  after(() => rmSync(DATA_DIR, { recursive: true }));
+  const path = join(DATA_DIR, 'postroom.sqlite');
+  await (await openSqlite({ path })).close();
+  execFileSync('mount', ['--bind', path, path]);
+  execFileSync('mount', ['-o', 'remount,ro,bind', path]);
+  const { code, output } = await runHere(['migrate'], { DATA_DIR });
+  execFileSync('umount', ['--lazy', path]);
+  assert.equal(code, 1);
+  assert.match(
+    output,
+    /^\S+\.sqlite: expected a file that Postroom can read and write, got "EROFS/,
+  );
+});
+
 test('a migration that a full disk cuts short leaves the database as it was, and a start with room makes it', {
   skip,
 }, async () => {

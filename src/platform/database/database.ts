@@ -28,6 +28,7 @@ export {
   tellAfterCommit,
 } from './engine.ts';
 export {
+  isDiskFailing,
   isOfOneTransaction,
   isOverdue,
   isReferenceGone,

@@ -75,6 +75,8 @@ export interface Database {
   readonly notices: CommitNotices;
   /** Whether a query has found damage on the disk since the start: only a backup helps. */
   readonly isDamaged: boolean;
+  /** Whether the file of SQLite could not be read or written lately. */
+  readonly isFailing?: boolean;
   /** Whether the server's disk was full lately. Undefined on SQLite, whose disk is that of the bodies. */
   readonly isDiskFull?: boolean;
   /**

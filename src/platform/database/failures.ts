@@ -5,6 +5,8 @@ import { Refusal } from '../errors/errors.ts';
 const SQLITE_FULL = new Set<unknown>([13, 4874]);
 /** SQLITE_CORRUPT, SQLITE_NOTADB. */
 const SQLITE_DAMAGED = new Set<unknown>([11, 26]);
+/** SQLITE_READONLY, SQLITE_IOERR, SQLITE_CANTOPEN: what a disk does that fails, or may only be read. */
+const SQLITE_DISK_FAILS = new Set<unknown>([8, 10, 14]);
 /** `data_corrupted` and `index_corrupted` of PostgreSQL. */
 const POSTGRES_DAMAGED = new Set<unknown>(['XX001', 'XX002']);
 /** `disk_full` of PostgreSQL. */
@@ -75,8 +77,15 @@ export function isUnavailable(error: unknown): boolean {
     SERVER_STATES.test(code) ||
     LOST_TEXTS.test(error.message) ||
     CLOSED_TEXTS.test(error.message) ||
-    isWithoutSlot(error)
+    isWithoutSlot(error) ||
+    isDiskFailing(error)
   );
+}
+
+/** Whether the file of an SQLite database cannot be read or written, for another reason than a full disk. */
+export function isDiskFailing(error: unknown): error is Error {
+  if (!(error instanceof Error && 'errcode' in error) || isStorageFull(error)) return false;
+  return SQLITE_DISK_FAILS.has(Number(error.errcode) & 0xff);
 }
 
 /**

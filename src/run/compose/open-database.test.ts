@@ -1,5 +1,7 @@
 /** What the log says of a database that goes away. */
 import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
@@ -50,5 +52,14 @@ onEachEngine('the log', (engine) => {
       message:
         'DATABASE_URL: the disk of PostgreSQL is full ("could not extend file"): nothing is lost; make room there, then start again, and a migration goes on',
     });
+  });
+});
+
+test('a start says of a database that cannot be opened what to look at', async () => {
+  const settings = await environment('no-file');
+  await mkdir(join(settings.DATA_DIR, 'postroom.sqlite'), { recursive: true });
+  await assert.rejects(startHere(settings), {
+    message:
+      /postroom\.sqlite: expected a file that Postroom can read and write, got "unable to open/,
   });
 });

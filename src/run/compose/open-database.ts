@@ -1,8 +1,12 @@
 /** Opens the database of the settings: for the service, and for commands beside it. */
+import { constants } from 'node:fs';
+import { access } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { storeIdOf } from '../../mailboxes/bodies/bodies.ts';
 import {
   type Database,
+  isDiskFailing,
   isStorageFull,
   lockDirectory,
   openPostgres,
@@ -11,6 +15,7 @@ import {
   schemaVersions,
   UnfitDatabase,
 } from '../../platform/database/database.ts';
+import { isMissing } from '../../platform/files/files.ts';
 import { Outage } from '../../platform/time/time.ts';
 import { type CommitReport, createMetrics, type Metrics } from '../../servers/metrics/metrics.ts';
 import {
@@ -103,6 +108,8 @@ export async function openDatabase(
     return database;
   }
   if (!isMove) await refuseMoved(config.dataDir);
+  const path = databaseFile(config.dataDir);
+  await refuseForeign([join(config.dataDir, 'lock.sqlite'), path, `${path}-wal`, `${path}-shm`]);
   const unlock = lockDirectory(config.dataDir);
   if (!unlock) {
     throw new ConfigError([
@@ -111,17 +118,32 @@ export async function openDatabase(
   }
   onStop(unlock);
   if (!isMove) await forgetMove(config.dataDir);
-  const path = databaseFile(config.dataDir);
   const lost = (error: Error) => onLost('the disk failed: the process ends', error);
   const database = await openSqlite({ path, onLost: lost, onCommit, log: logger }).catch(
     (error) => {
       if (error instanceof UnfitDatabase) throw new ConfigError([`${path}: ${error.message}`]);
       if (isStorageFull(error)) throw new ConfigError([`${path}: ${NO_ROOM}`], { cause: error });
+      if (isDiskFailing(error)) throw unusable(path, error);
       throw error;
     },
   );
   onStop(() => database.close());
   return database;
+}
+
+/** SQLite opens a file that it may only read, and the first write would fail. @throws ConfigError */
+async function refuseForeign(files: readonly string[]): Promise<void> {
+  for (const file of files) {
+    await access(file, constants.R_OK | constants.W_OK).catch((error: unknown) => {
+      if (!isMissing(error)) throw unusable(file, error);
+    });
+  }
+}
+
+function unusable(file: string, error: unknown): ConfigError {
+  const said = error instanceof Error ? error.message : String(error);
+  const line = `${file}: expected a file that Postroom can read and write, got "${said}": look at its owner, and at its disk`;
+  return new ConfigError([line], { cause: error });
 }
 
 /** Told once where connections break: all of them do when the server stops. A heartbeat commits every few seconds. */

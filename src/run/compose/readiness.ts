@@ -22,10 +22,10 @@ export function readinessChecks(
   };
 }
 
-/** Whether the database answers a query and none has found damage; throws where it does not answer. */
+/** Whether the database answers a query, and none has found damage or a disk that fails; throws where it does not answer. */
 async function answers(database: Database): Promise<boolean> {
   await database.read.selectFrom('settings').select('name').limit(1).execute();
-  return !database.isDamaged;
+  return !(database.isDamaged || database.isFailing);
 }
 
 /** Milliseconds for which the answer about the other nodes holds: each question writes, and anybody may ask `/readyz`. */

@@ -44,6 +44,8 @@ export interface GroupCommitOptions {
    * where it wrote nothing.
    */
   readonly onCommit?: ((report: { ms: number; syncMs: number | undefined }) => void) | undefined;
+  /** Called with what fails a whole transaction. */
+  readonly onError?: ConnectionOptions['onError'];
   /** Told what a write tells, once it is durable. */
   readonly notices?: Pick<CommitNotices, 'tell'>;
   /** Asked before each transaction. */
@@ -122,6 +124,7 @@ export class GroupCommit {
       const syncMs = hasWritten ? durableAt - committedAt : undefined;
       this.#options.onCommit?.({ ms: durableAt - begunAt, syncMs });
     } catch (error) {
+      this.#options.onError?.(error);
       if (this.#db.isTransaction) this.#db.exec('rollback');
       for (const write of group) write.reject(error);
       return;

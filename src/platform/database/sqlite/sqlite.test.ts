@@ -10,8 +10,9 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
+import { DatabaseSync, StatementSync } from 'node:sqlite';
 import { after, test } from 'node:test';
+import { refusalOfFailure } from '../failures.ts';
 import { UnfitDatabase } from '../migrate.ts';
 import { openSqlite } from './sqlite.ts';
 
@@ -68,6 +69,47 @@ test('a damaged page is reported once, and the database stays marked as damaged'
   assert.deepEqual(
     told.map((text) => /^the database is damaged/.test(text)),
     [true],
+  );
+  await database.close();
+});
+
+test('a file that can only be read is reported once, and defers what would be written until it can', async (t) => {
+  let now = 10_000;
+  t.mock.method(performance, 'now', () => now);
+  const told: string[] = [];
+  const log = { warn: (_: object, text: string) => told.push(text) };
+  const database = await openSqlite({ path: join(folder, 'read-only.sqlite'), log });
+  let isReadOnly = true;
+  const run = StatementSync.prototype.run;
+  t.mock.method(
+    StatementSync.prototype,
+    'run',
+    function (this: StatementSync, ...values: Parameters<typeof run>) {
+      if (!isReadOnly || this.sourceSQL !== 'begin immediate') return run.apply(this, values);
+      throw Object.assign(new Error('attempt to write a readonly database'), { errcode: 8 });
+    },
+  );
+  let written = 0;
+  const write = () =>
+    database.write((tx) =>
+      tx
+        .insertInto('counters')
+        .values({ name: `n${written++}`, value: 1 })
+        .execute(),
+    );
+  for (let times = 0; times < 2; times++) {
+    await assert.rejects(write(), (error) => refusalOfFailure(error)?.code === 'unavailable');
+  }
+  assert.equal(database.isFailing, true);
+  isReadOnly = false;
+  await write();
+  assert.equal(database.isFailing, true);
+  now += 10_000;
+  await write();
+  assert.equal(database.isFailing, false);
+  assert.deepEqual(
+    told.map((text) => text.split(/[:;]/)[0]),
+    ['the file of the database cannot be read or written', 'the database can be written again'],
   );
   await database.close();
 });

@@ -3,8 +3,9 @@ import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import pLimit from 'p-limit';
+import { Outage } from '../../time/time.ts';
 import { CommitNotices, type Database, type Queries } from '../engine.ts';
-import { isDamage, isStorageFull } from '../failures.ts';
+import { isDamage, isDiskFailing, isStorageFull } from '../failures.ts';
 import { migrate } from '../migrate.ts';
 import { type CheckpointLimits, Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
 import { type ConnectionOptions, kyselyOn } from './driver.ts';
@@ -38,6 +39,12 @@ const LOG_FILE_MAX = 128 * 1024 * 1024;
 /** Logged once. */
 const DAMAGED =
   'the database is damaged: data on the damaged pages can be neither read nor written; restore the backup';
+
+/** Logged when it begins. */
+const FAILING =
+  'the file of the database cannot be read or written: mail is deferred and requests are answered 503 until it can; look at the disk, its mount, and the owner of the folder';
+/** Another page may be read and written meanwhile: the disk works again when none failed for so long. */
+const WORKS_MS = 10_000;
 
 /** How long another process (a backup, the sqlite3 shell) may hold the lock, in milliseconds. */
 const BUSY_TIMEOUT_MS = 5_000;
@@ -174,10 +181,20 @@ async function open(options: SqliteOptions): Promise<Database> {
     throw error;
   }
   let isDamaged = false;
+  const { log: logger, onCommit } = options;
+  let failedAt = 0;
+  const outage = new Outage(
+    (err) => logger?.warn({ err }, FAILING),
+    (seconds, failures) => logger?.warn({ seconds, failures }, 'the database can be written again'),
+  );
   const onError = (error: unknown) => {
+    if (isDiskFailing(error)) {
+      failedAt = performance.now();
+      outage.failed(error);
+    }
     if (isDamaged || !isDamage(error)) return;
     isDamaged = true;
-    options.log?.warn({ err: error }, DAMAGED);
+    logger?.warn({ err: error }, DAMAGED);
   };
   const log = new CommitLog(`${path}-wal`, onLost);
   await settle(writer, log);
@@ -191,7 +208,11 @@ async function open(options: SqliteOptions): Promise<Database> {
     readers,
     notices,
     checkpoints,
-    onCommit: options.onCommit,
+    onError,
+    onCommit: (report) => {
+      if (report.syncMs !== undefined && performance.now() - failedAt >= WORKS_MS) outage.worked();
+      onCommit?.(report);
+    },
   });
   const snapshots = new SnapshotPool(path, { onError, enter: () => log.underWay });
   return {
@@ -199,6 +220,9 @@ async function open(options: SqliteOptions): Promise<Database> {
     notices,
     get isDamaged() {
       return isDamaged;
+    },
+    get isFailing() {
+      return outage.isOn;
     },
     read: readers.queries,
     write: groups.write,
