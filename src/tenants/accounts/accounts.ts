@@ -153,7 +153,7 @@ export class Accounts {
     refuseInactive(domain);
     // Checked before the hash, which takes some 30 ms; the insert below decides.
     if (await this.#findOnDomain(localPart, domain.id)) throw addressExists(localPart, domain);
-    const password_hash = await hashPassword(password, userId);
+    const password_hash = await hashPassword(password, owner);
     return this.#database.write(async (tx) => {
       const now = this.#now();
       if (this.#database.engine === 'postgres') await awaitFirst(tx, userId);
@@ -292,7 +292,8 @@ export class Accounts {
     const password = given ?? generatePassword();
     checkPassword(password);
     const { userId } = await this.get(whose, id);
-    const password_hash = await hashPassword(password, userId);
+    const { organizationId } = toOwner(whose);
+    const password_hash = await hashPassword(password, { userId, organizationId });
     const made = await this.#database.write(async (tx) => {
       await tx
         .updateTable('accounts')

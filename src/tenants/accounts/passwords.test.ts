@@ -162,3 +162,16 @@ test('neither a client nor a user fills the line for the others', async () => {
     204,
   );
 });
+
+test('passwords that one organization sets have one share, whichever users they are for', async () => {
+  const set = (userId: string, organizationId: string | undefined) =>
+    hashPassword('correct horse', { userId, organizationId }).then(
+      () => 'set',
+      (error: Error) => error.message,
+    );
+  const ofOne = Array.from({ length: 300 }, (_, at) => set(`user-${at}`, 'org'));
+  const ofAnother = await set('another', undefined);
+  assert.equal(ofAnother, 'set');
+  const outcomes = await Promise.all(ofOne);
+  assert.equal(outcomes.filter((outcome) => outcome === 'set').length, 96);
+});

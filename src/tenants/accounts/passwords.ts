@@ -4,6 +4,7 @@ import { randomInt } from 'node:crypto';
 import { type Algorithm, hash, verify } from '@node-rs/argon2';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { networkKey, StrangerShares } from '../../platform/net/net.ts';
+import { toOwner, type Whose } from '../domains/domains.ts';
 
 const PASSWORD_MIN = 8;
 const PASSWORD_MAX_BYTES = 1024;
@@ -124,11 +125,13 @@ export function generatePassword(): string {
 /**
  * The hash of a password that is set.
  *
- * @param userId who sets it
+ * @param by who sets it: an organization has one share, however many users its API key names
  * @throws Refusal unavailable under too much load
  */
-export function hashPassword(password: string, userId: string): Promise<string> {
-  return settings.run(userId, () => hash(prepare(password), COST));
+export function hashPassword(password: string, by: Whose): Promise<string> {
+  const { userId, organizationId } = toOwner(by);
+  const party = organizationId === undefined ? userId : `organization ${organizationId}`;
+  return settings.run(party, () => hash(prepare(password), COST));
 }
 
 let nobody: Promise<string> | undefined;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { DnsRecord } from './dns-records.ts';
-import { writeZone } from './dns-records.ts';
+import { generateDkimKey, writeZone } from './dns-records.ts';
 
 const txt = (host: string, expectedValue: string): DnsRecord => ({
   id: 1,
@@ -57,4 +57,17 @@ test('any text is written in strings of at most 255 octets with the same content
       assert.equal(Buffer.concat(strings).toString(), text);
     }),
   );
+});
+
+test('keys are made for one user after the other, and for one organization after the other', async () => {
+  const made: string[] = [];
+  const make = (userId: string, organizationId?: string) =>
+    generateDkimKey({ userId, organizationId }).then(() => made.push(userId));
+  const asked = [
+    ...['flood', 'flood', 'flood', 'other'].map((userId) => make(userId)),
+    ...['first', 'second', 'third'].map((userId) => make(userId, 'org')),
+    make('last'),
+  ];
+  await Promise.all(asked);
+  assert.deepEqual(made.slice(0, 4).sort(), ['first', 'flood', 'last', 'other']);
 });

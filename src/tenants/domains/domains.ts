@@ -51,7 +51,7 @@ import {
   writeMark,
 } from './dns-records.ts';
 import { checkClaimedName, checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
-import { toOwner, type Whose } from './owner.ts';
+import { type Owner, toOwner, type Whose } from './owner.ts';
 import {
   type ActiveDomain,
   activeClaim,
@@ -112,7 +112,7 @@ interface DomainsOptions {
   readonly log?: Logger | undefined;
   readonly now?: () => EpochMs;
   /** Makes the key of a new claim; by default RSA of 2048 bits, which takes a tenth of a second. */
-  readonly makeDkimKey?: () => Promise<NewDkimKey>;
+  readonly makeDkimKey?: (owner: Owner) => Promise<NewDkimKey>;
 }
 
 export interface DomainDetails {
@@ -142,7 +142,7 @@ export class Domains {
   readonly #spfInclude: string;
   readonly #log: Logger | undefined;
   readonly #now: () => number;
-  readonly #makeDkimKey: () => Promise<NewDkimKey>;
+  readonly #makeDkimKey: (owner: Owner) => Promise<NewDkimKey>;
 
   constructor(options: DomainsOptions) {
     this.#database = options.database;
@@ -173,7 +173,7 @@ export class Domains {
     }
     // Checked before the key pair is made, which takes a tenth of a second.
     if (await findClaim(this.#database.read, userId, name)) throw domainExists(name);
-    const key = await this.#makeDkimKey();
+    const key = await this.#makeDkimKey({ userId, organizationId: input.organizationId });
     return this.#database.write(async (tx) => {
       const domain = await insertClaim(tx, { ...input, domain: name }, key, this.#now());
       await tx
@@ -287,7 +287,7 @@ export class Domains {
     // Made before the transaction, since it takes a tenth of a second.
     const key = (await hasNextKey(this.#database.read, found.id))
       ? undefined
-      : await this.#makeDkimKey();
+      : await this.#makeDkimKey(toOwner(whose));
     return this.#database.write(async (tx) => {
       const domain = await this.lock(tx, whose, name);
       // Of two calls at once, each makes a key: the first one stays.

@@ -645,7 +645,7 @@ suite('zone variants', () => {
       servers: [server.address],
       timeouts: { first: 10_000, later: 10_000 },
     });
-    key = await generateDkimKey();
+    key = await generateDkimKey({ userId: 'demo', organizationId: undefined });
   });
 
   for (const one of [...wholeCases, ...mxCases, ...spfCases, ...dmarcCases, ...dkimCases]) {
