@@ -39,10 +39,20 @@ function publishedStore({ embedded, changes }: Parts): ImapMailstore {
 /** Connections of mail programs to a mail server, which has limits of its own. */
 const PROGRAMS = 500;
 
-/**
- * @returns starts a listener on a port
- * @throws ConfigError where IMAP_DISABLE names what cannot be taken off
- */
+/** @throws ConfigError where IMAP_DISABLE names what cannot be taken off */
+export function refuseUnfitExtensions({ imap, mailstore }: Config): void {
+  const expected = 'IMAP_DISABLE: expected ';
+  if (mailstore.kind === 'imap' && imap.disabled.length > 0) {
+    const why = 'none where MAILSTORE_URL names a mail server, which announces its own extensions';
+    throw new ConfigError([expected + why]);
+  }
+  const unknown = imap.disabled.filter((name) => !isExtension(name));
+  if (unknown.length === 0) return;
+  const why = `extensions that are announced after a login, such as QRESYNC, got ${unknown.join()}`;
+  throw new ConfigError([expected + why]);
+}
+
+/** @returns starts a listener on a port */
 export function prepareImap(
   config: Config,
   parts: Parts,
@@ -51,17 +61,6 @@ export function prepareImap(
 ): (on: Pick<ImapOptions, 'port' | 'isSecure'>) => Promise<ImapListener> {
   const { tokens, changes, metrics, database, imapSessions, imap: server } = parts;
   const { imap, mailstore } = config;
-  if (server && imap.disabled.length > 0) {
-    throw new ConfigError([
-      'IMAP_DISABLE: expected none where MAILSTORE_URL names a mail server, which announces its own extensions',
-    ]);
-  }
-  const unknown = imap.disabled.filter((name) => !isExtension(name));
-  if (unknown.length > 0) {
-    throw new ConfigError([
-      `IMAP_DISABLE: expected extensions that are announced after a login, found ${unknown.join()}`,
-    ]);
-  }
   const shared = {
     mailstore: publishedStore(parts),
     logins: {

@@ -39,7 +39,7 @@ import {
 } from '../config/config.ts';
 import { checkBodies } from './check-bodies.ts';
 import { followCertificate } from './follow-certificate.ts';
-import { prepareImap } from './listen-imap.ts';
+import { prepareImap, refuseUnfitExtensions } from './listen-imap.ts';
 import { prepareSubmission } from './listen-submission.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
 import { type DatabaseOpening, type OnLost, type OnStop, openDatabase } from './open-database.ts';
@@ -90,6 +90,7 @@ export async function startService(
     }
   };
   try {
+    refuseUnfitExtensions(config);
     const onStop: OnStop = (close) => closers.push(close);
     for (const path of await ensureDataDir(config.dataDir)) {
       logger.warn(

@@ -77,7 +77,7 @@ test('the listeners with their addresses, and the data folder', () => {
   const later = { isFirst: false, addresses: all };
   assert.equal(
     describeStart(startOf(later, { DATABASE_URL: 'postgres://me:s3cr3t@db/mail?ssl=true' })),
-    'Postroom listens: HTTP http://localhost:80, SMTP [::1]:25, LMTP 127.0.0.1:24, metrics 127.0.0.1:9090\n' +
+    'Postroom listens: HTTP http://[::]:80, SMTP [::1]:25, LMTP 127.0.0.1:24, metrics 127.0.0.1:9090\n' +
       'Data: /srv/postroom, PostgreSQL at postgres://***@db/mail; secrets: the PostgreSQL database (table settings, name secrets)\n',
   );
   assert.match(

@@ -2,8 +2,9 @@
  * The text that is printed when everything listens: the addresses and, at the first start on a terminal, what to try
  * next.
  */
+import { isIPv6 } from 'node:net';
 import type { Config } from './environment.ts';
-import { publicUrlOf, redactUrl, urlHost } from './parse-urls.ts';
+import { publicUrlOf, redactUrl } from './parse-urls.ts';
 import { type Secrets, secretsPath } from './secrets.ts';
 
 /** How the program is called: a clone has it in its folder, and runs TypeScript; the package has it on the PATH. */
@@ -78,7 +79,7 @@ ${programName} demo
 
 function listeners(addresses: BoundAddresses): string[] {
   const { http, smtp, lmtp, imaps, imap, submissions, submission, metrics } = addresses;
-  const described = [`HTTP ${urlOf(http)}`];
+  const described = [`HTTP http://${authorityOf(http)}`];
   if (smtp) described.push(`SMTP ${authorityOf(smtp)}`);
   if (lmtp) described.push(`LMTP ${authorityOf(lmtp)}`);
   if (imaps) described.push(`IMAP with TLS ${authorityOf(imaps)}`);
@@ -93,8 +94,10 @@ function urlOf(bound: BoundAddress): string {
   return publicUrlOf(bound.host, bound.port);
 }
 
+/** What was bound: 0.0.0.0 is not this machine alone. */
 function authorityOf(bound: BoundAddress | undefined): string {
-  return bound === undefined ? 'off' : `${urlHost(bound.host)}:${bound.port}`;
+  if (bound === undefined) return 'off';
+  return `${isIPv6(bound.host) ? `[${bound.host}]` : bound.host}:${bound.port}`;
 }
 
 function dataLocation({ dataDir, database, bodies: { bucket } }: Config): string {
