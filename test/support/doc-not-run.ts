@@ -56,6 +56,21 @@ const exceptions: readonly Exception[] = [
   },
   {
     page: 'docs/guides/production.md',
+    begins: '#!/bin/sh',
+    reason: 'changes the machine; what it calls is of coreutils',
+  },
+  {
+    page: 'docs/guides/production.md',
+    begins: 'install -d -o postroom -m 700 /var/backups',
+    reason: 'changes the machine; another sample of the page makes a backup',
+  },
+  {
+    page: 'docs/guides/production.md',
+    begins: 'systemctl stop postroom',
+    reason: 'changes the machine; another sample of the page restores one',
+  },
+  {
+    page: 'docs/guides/production.md',
     begins: 'docker compose',
     reason: 'needs Docker and images from a registry; what the Dockerfile copies is checked',
   },
@@ -86,7 +101,7 @@ const exceptions: readonly Exception[] = [
   },
   {
     page: 'docs/guides/several-nodes.md',
-    begins: 'systemd-run --pipe',
+    begins: 'cd /opt/postroom && runuser',
     reason:
       'changes the machine; test/servers/two-machines.test.ts starts the nodes with the files above',
   },

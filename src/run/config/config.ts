@@ -6,7 +6,7 @@
  * and `tls/cert.pem`, `tls/key.pem` (mode 0600, made again when they do not fit). With PostgreSQL the secrets are
  * where `settingStore` of the database puts them.
  *
- * Only main.ts imports this; the parts get plain values. Every error that prevents a start is a {@link ConfigError},
+ * Only `compose/`, `cli/`, `main.ts` and `notifier.ts` read it; the parts get plain values. Every error that prevents a start is a {@link ConfigError},
  * whose lines are for the operator.
  */
 export {

@@ -799,7 +799,7 @@ describe('.env', () => {
     const folder = mkdtempSync(join(empty, 'env-'));
     mkdirSync(join(folder, '.env'));
     assert.deepEqual(refusalOf({}, folder), [
-      '.env: expected a readable file, got EISDIR: illegal operation on a directory',
+      `${join(folder, '.env')}: expected a readable file, got EISDIR: illegal operation on a directory`,
     ]);
   });
 });

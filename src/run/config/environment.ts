@@ -63,7 +63,7 @@ function readEnvFile(path: string): NodeJS.Dict<string> {
     return parseEnv(readFileSync(path, 'utf8').replace(/^\uFEFF/, ''));
   } catch (error) {
     if (isMissing(error)) return {};
-    const line = problemLine('.env', 'a readable file', explainFileError(error));
+    const line = problemLine(path, 'a readable file', explainFileError(error));
     throw new ConfigError([line], { cause: error });
   }
 }
