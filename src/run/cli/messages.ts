@@ -19,7 +19,10 @@ const filters = {
 };
 
 export function messagesCommand(): Command {
-  const opposites = Object.keys(filters).map((name) => [`not_${name}`, `the opposite of ${name}`]);
+  const opposites = Object.keys(filters).map((name) => [
+    `not_${name}`,
+    `the opposite of --${name.replaceAll('_', '-')}`,
+  ]);
   const list = listCommand({
     name: 'messages',
     description: 'messages with what became of them, newest first',

@@ -69,7 +69,7 @@ export function rotateCommand(parts: CommandParts): Command {
     .description(
       'gives a generated secret a new value; the old value remains valid until it is dropped',
     )
-    .addArgument(new Argument('<secret>').choices(Object.keys(secrets)))
+    .addArgument(new Argument('<secret>', 'which one').choices(Object.keys(secrets)))
     .option('--sign', 'on PostgreSQL: lets the newest value sign, which all nodes accept by now')
     .addOption(
       // Other nodes sign with the old value until they are restarted.
