@@ -59,7 +59,7 @@ export interface CarryOutOptions extends Omit<BouncesOptions, 'now'> {
 }
 
 /**
- * Sessions at a time. In all they are fewer than the sender allows, so that the queue alone decides which
+ * Sessions at a time. In all they are fewer than the `MessageSender` allows, so that the queue alone decides which
  * delivery is next. A far end may keep a session busy for minutes before it fails, and many hosts object to
  * many sessions at once.
  */

@@ -29,11 +29,11 @@ import { type AcceptedMail, originOf, queueMail } from './queue-mail.ts';
 import { bouncedEvent, queuedEvent, receivedEvents, usageOf } from './record-mail.ts';
 import {
   type DeliveryPlan,
-  type Destination,
   leavesHost,
   planDelivery,
   type ResolvedRecipient,
   resolveRecipient,
+  type Target,
 } from './resolve-recipient.ts';
 import { enterTurnOfMail, type Verdicts } from './sender-checks/check-sender.ts';
 import {
@@ -94,7 +94,7 @@ export interface MailReceiverOptions extends LocalDeliveryOptions, StagingOption
 /** A forward-path, and where its mail goes or why it is refused. */
 interface Resolved {
   readonly forwardPath: string;
-  readonly found: Destination | Refusal;
+  readonly found: Target | Refusal;
 }
 
 /** By account. */
@@ -193,7 +193,7 @@ class RoutedReceiver implements MailReceiver {
       refuseJudged(mail);
       const resolved = await this.#resolveAll(mail);
       const recipients = resolved.flatMap(({ forwardPath, found }) =>
-        found instanceof Refusal ? [] : [{ forwardPath, destination: found }],
+        found instanceof Refusal ? [] : [{ forwardPath, target: found }],
       );
       await this.#refuseLoops(mail.message, recipients);
       if (recipients.length === 0) {
@@ -232,7 +232,7 @@ class RoutedReceiver implements MailReceiver {
     message: StagedMessage,
     recipients: readonly ResolvedRecipient[],
   ): Promise<void> {
-    const forwarded = recipients.filter(({ destination }) => destination.kind === 'forward');
+    const forwarded = recipients.filter(({ target }) => target.kind === 'forward');
     if (forwarded.length === 0) return;
     const header = await readHeader(this.#options.bodies.read(message.body));
     if (!header.isWhole) {
@@ -350,8 +350,8 @@ class RoutedReceiver implements MailReceiver {
 
 /** Forward-paths that were accepted: all but those of mailboxes that refused. */
 function pathsWithout(recipients: readonly ResolvedRecipient[], refused: Refused): string[] {
-  return recipients.flatMap(({ forwardPath, destination }) => {
-    const isRefused = destination.kind === 'mailbox' && refused.has(destination.user.accountId);
+  return recipients.flatMap(({ forwardPath, target }) => {
+    const isRefused = target.kind === 'mailbox' && refused.has(target.user.accountId);
     return isRefused ? [] : forwardPath;
   });
 }

@@ -70,7 +70,7 @@ export class LocalDelivery implements LocalMailDelivery {
     for (const forwardPath of mail.recipients) {
       const found = await resolveRecipient(this.#options, forwardPath, about);
       if (found instanceof Refusal) refused.set(forwardPath, found);
-      else resolved.push({ forwardPath, destination: found });
+      else resolved.push({ forwardPath, target: found });
     }
     if (resolved.length === 0) return { refused, ...NOTHING };
     const envelope = envelopeOf(mail);

@@ -193,7 +193,7 @@ const RECEIVED = 'message.received' satisfies EventType;
 /** Stands in the trace for the UID, which is known only in the statement. */
 const UID = '#';
 
-/** Of all rows: only `size` is in two of them, and is the same. */
+/** The columns of all rows that the statement writes; of two rows that have `size`, it is the same. */
 type Values = PlainMessage &
   NewRow<'bodies'> &
   NewRow<'trace'> &

@@ -1,6 +1,6 @@
 /**
  * Resolves each forward-path to where its mail goes, checks that the accounts have room for it by their quotas, and
- * groups the recipients of one message by destination.
+ * groups the recipients of one message by target.
  */
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import { fits, type MailUser, quotaExceeded } from '../../mailboxes/mailstore/mailstore.ts';
@@ -18,7 +18,7 @@ import { REWRITTEN, type SenderRewriting } from '../outbound/outbound.ts';
 import type { MailboxStorage } from './mailbox-storage.ts';
 
 /** Where mail for one recipient goes. */
-export type Destination =
+export type Target =
   /** Into a mailbox of ours. */
   | { readonly kind: 'mailbox'; readonly user: MailUser; readonly isLimited: boolean }
   /** To the route's URL; `user` is the account whose mailbox may store it as well. */
@@ -51,13 +51,13 @@ export interface ResolvedMail {
 /**
  * Finds where the mail of a forward-path goes.
  *
- * @returns the destination, or the refusal to answer with
+ * @returns the target, or the refusal to answer with
  */
 export async function resolveRecipient(
   sources: RecipientSources,
   forwardPath: string,
   { from, octets }: ResolvedMail,
-): Promise<Destination | Refusal> {
+): Promise<Target | Refusal> {
   // If the bodies belong to another database, this one may be the wrong one: an unknown recipient says nothing.
   if (sources.bodies.mismatch) return new Refusal('unavailable', 'no mail is accepted right now');
   const address = parseAddress(forwardPath);
@@ -97,7 +97,7 @@ async function resolveReturn(
   local: string,
   domain: ActiveDomain,
   from: string,
-): Promise<Destination | Refusal> {
+): Promise<Target | Refusal> {
   const reversed = senders.reverse(local, domain.name);
   if (from !== '') return new Refusal('srs_invalid', 'this address accepts bounces only');
   if (reversed.kind === 'original') return { kind: 'return', domain, sender: reversed.sender };
@@ -143,7 +143,7 @@ function resolveMailbox(
   sources: RecipientSources,
   forwardPath: string,
   account: Recipient | undefined,
-): Destination | Refusal {
+): Target | Refusal {
   if (!account) return new Refusal('account_not_found', `there is no mailbox ${forwardPath}`);
   if (account.status === 'suspended') {
     return new Refusal('account_inactive', `mailbox ${forwardPath} does not accept mail for now`);
@@ -189,11 +189,11 @@ async function refuseWithoutRoom(
   return room && !fits(room, octets) ? quotaExceeded(address) : undefined;
 }
 
-/* Groups the recipients of one message by destination. */
+/* Groups the recipients of one message by target. */
 
 export interface ResolvedRecipient {
   readonly forwardPath: string;
-  readonly destination: Destination;
+  readonly target: Target;
 }
 
 /** An account, and the forward-path that named it. */
@@ -236,14 +236,14 @@ export function planDelivery(recipients: readonly ResolvedRecipient[]): Delivery
     forwards: new Map(),
     returns: new Map(),
   };
-  for (const { forwardPath, destination } of recipients) {
-    if (destination.kind === 'mailbox') {
-      addAddressee(plan.users, destination.user, forwardPath);
-      if (destination.isLimited) plan.limited.add(destination.user.accountId);
-    } else if (destination.kind === 'return') {
-      plan.returns.set(destination.sender, destination.domain);
+  for (const { forwardPath, target } of recipients) {
+    if (target.kind === 'mailbox') {
+      addAddressee(plan.users, target.user, forwardPath);
+      if (target.isLimited) plan.limited.add(target.user.accountId);
+    } else if (target.kind === 'return') {
+      plan.returns.set(target.sender, target.domain);
     } else {
-      const { kind, domain, user } = destination;
+      const { kind, domain, user } = target;
       const routes = kind === 'forward' ? plan.forwards : plan.webhooks;
       const none: PlannedRoute = { domain, recipients: [], users: new Map(), strangers: [] };
       const route = routes.get(domain.id) ?? none;

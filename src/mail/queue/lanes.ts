@@ -4,8 +4,8 @@
  * asked for rows of one lane at a time, and never reads through those of a dead destination or of a large sender.
  *
  * - Lanes take turns, by user and sender, and each gets its part of the free slots.
- * - Users, domains, senders, destinations and hosts have a share of an eighth of all slots. Where one of a lane's five
- *   holds its share, the lane gets a slot only while nobody below his share waits, and never the last ones: the last
+ * - Users, domains, senders, destinations and hosts have a share of an eighth of all slots. A lane has one of each. Where one
+ *   of these five holds its share, the lane gets a slot only while nobody below his share waits, and never the last ones: the last
  *   eighth of the slots is for other senders and destinations, half of that for other domains and hosts, and a quarter
  *   for other users. Of these last slots nobody holds more than are free, so that the next one finds some.
  * - Users who hold their share come in the order of what they have under way. Among the lanes of each, the shares of his
