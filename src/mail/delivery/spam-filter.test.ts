@@ -204,6 +204,28 @@ suite('the spam filter', () => {
     assert.deepEqual([...new Set(outcomes)].sort(), ['accept', 'defer']);
   });
 
+  test('that is not there at the start is told before any mail, and once it is there', async () => {
+    const { url, answers } = await startRspamd((response) => void response.writeHead(404).end());
+    const told = Promise.withResolvers<string>();
+    const { filter, outages } = open(url, {
+      times: { answerMs: 5_000, restMs: 10 },
+      onOutage(isOut, reason) {
+        if (isOut) told.resolve(reason);
+        outages.push([isOut, reason]);
+      },
+    });
+    const looked = filter.look();
+    assert.equal(await told.promise, 'it does not answer /ping');
+    answers((response) => void response.end('pong\r\n'));
+    await looked;
+    assert.deepEqual(
+      outages.map(([isOut]) => isOut),
+      [true, false],
+    );
+    await filter.look();
+    assert.equal(outages.length, 2);
+  });
+
   test('that is dead is not asked for a while, is logged once, and is asked again later', async () => {
     const { filter, outcomes, outages } = open(`http://127.0.0.1:${await freePort()}`, {
       times: { answerMs: 5_000, restMs: 60_000 },

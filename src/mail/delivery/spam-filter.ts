@@ -3,7 +3,8 @@
  *
  * It only adds to what the sender checks found. Where SpamFilter is dead, or its answer cannot be read, mail is accepted as
  * if there were no filter: a failed filter must not stop mail. One message without an answer says nothing about the
- * filter. After several in a row the filter is not asked for a while.
+ * filter. After several in a row the filter is not asked for a while. At the start it gets a ping, so that a wrong URL is told
+ * before there is mail.
  *
  * Senders must not switch it off, for others or for themselves. They choose what is slow to judge, such as links to names
  * whose servers do not answer. So a late answer counts as a failure only where the filter does not answer a ping either;
@@ -12,6 +13,7 @@
  * deferred, too.
  */
 import type { Readable } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Pool } from 'undici';
 import { clientKey, inTime, networkKey, Turns } from '../../platform/net/net.ts';
 
@@ -93,10 +95,25 @@ export class SpamFilter {
   #ping: Promise<boolean> | undefined;
   #failures = 0;
   #restsUntil = 0;
+  #isOut = false;
+  readonly #closed = new AbortController();
 
   constructor(options: SpamFilterOptions) {
     this.#options = options;
     this.#times = options.times ?? TIMES;
+  }
+
+  /** Tells whether the filter is there, at the start; where it is not, until a ping or a message is answered. Never rejects. */
+  async look(): Promise<void> {
+    const { signal } = this.#closed;
+    while (!(await this.#isAnswering())) {
+      if (signal.aborted) return;
+      this.#tell(true, 'it does not answer /ping');
+      await pause(this.#times.restMs, undefined, { signal, ref: false }).catch(() => {});
+      if (!this.#isOut) return;
+    }
+    // What messages have met says more than a ping.
+    if (this.#failures === 0) this.#tell(false);
   }
 
   /** @returns undefined where there is no verdict: the message is then accepted; never rejects */
@@ -123,7 +140,7 @@ export class SpamFilter {
     try {
       const verdict = readVerdict(await this.#turns.run(parties, ask, line));
       onChecked?.(verdict.action, performance.now() - begun);
-      if (this.#failures >= FAILURES) this.#options.onOutage?.(false, '');
+      this.#tell(false);
       this.#failures = 0;
       return verdict;
     } catch (error) {
@@ -136,6 +153,7 @@ export class SpamFilter {
   }
 
   async close(): Promise<void> {
+    this.#closed.abort();
     await (await this.#pool)?.destroy();
   }
 
@@ -143,7 +161,12 @@ export class SpamFilter {
     this.#failures++;
     if (this.#failures < FAILURES) return;
     this.#restsUntil = performance.now() + this.#times.restMs;
-    if (this.#failures === FAILURES) this.#options.onOutage?.(true, reason);
+    this.#tell(true, reason);
+  }
+
+  #tell(isOut: boolean, reason = ''): void {
+    if (isOut !== this.#isOut) this.#options.onOutage?.(isOut, reason);
+    this.#isOut = isOut;
   }
 
   async #ask(mail: FilteredMail, signal: AbortSignal): Promise<unknown> {

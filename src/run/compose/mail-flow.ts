@@ -263,7 +263,7 @@ function buildSpamFilter(
   const { rspamdUrl: url } = config.senderChecks;
   if (url === undefined) return undefined;
   metrics.setSpamFilterUp(true);
-  return new SpamFilter({
+  const filter = new SpamFilter({
     url,
     hostname: config.mailHostname,
     isTrusted,
@@ -275,4 +275,6 @@ function buildSpamFilter(
       else log.info({ url }, 'Rspamd answers again: new mail is checked for spam');
     },
   });
+  void filter.look();
+  return filter;
 }
