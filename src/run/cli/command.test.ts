@@ -26,3 +26,20 @@ test('a terminal that is narrower gets the widest column in several lines, and n
     `2   b${' '.repeat(21)}-`,
   ]);
 });
+
+test('wide characters take two cells of a terminal, and none is cut in two', () => {
+  const rows = [
+    ['日本語'.repeat(4), 'a'],
+    ['👍'.repeat(12), 'b'],
+    ['e\u0301'.repeat(20), 'c'],
+  ];
+  assert.deepEqual(table(['text', 'last'], rows, 23).split('\n'), [
+    `text${' '.repeat(15)}last`,
+    `${'日本語'.repeat(2)}日本   a`,
+    '語日本語',
+    `${'👍'.repeat(8)}${' '.repeat(3)}b`,
+    '👍'.repeat(4),
+    `${'e\u0301'.repeat(17)}  c`,
+    'e\u0301'.repeat(3),
+  ]);
+});

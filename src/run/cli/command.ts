@@ -67,10 +67,45 @@ export function helpText(text: string) {
 /** The narrowest that a column becomes. */
 const NARROWEST = 16;
 
+const ASCII = /^[ -~]*$/;
+/** East Asian characters and emoji, which take two cells of a terminal (UAX #11). */
+const WIDE =
+  /[\p{Emoji_Presentation}\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
+const segmenter = new Intl.Segmenter();
+
+/** The characters of a text as people count them, each with its cells. */
+const glyphsOf = (text: string) =>
+  Array.from(segmenter.segment(text), ({ segment }) => ({
+    segment,
+    cells: WIDE.test(segment) ? 2 : 1,
+  }));
+
+/** Cells of a terminal that a text takes. */
+function cellsOf(text: string): number {
+  if (ASCII.test(text)) return text.length;
+  return glyphsOf(text).reduce((sum, { cells }) => sum + cells, 0);
+}
+
+/** Cuts a text into lines of at most so many cells, between characters. */
+function cut(text: string, width: number): string[] {
+  if (cellsOf(text) <= width) return [text];
+  const lines = [''];
+  let taken = 0;
+  for (const { segment, cells } of glyphsOf(text)) {
+    if (taken + cells > width) {
+      lines.push('');
+      taken = 0;
+    }
+    taken += cells;
+    lines.push(`${lines.pop()}${segment}`);
+  }
+  return lines;
+}
+
 /**
  * Columns with their names above; an empty cell is `-`. Where a terminal is narrower, the widest column has several lines in a row.
  *
- * @param room characters of a line; only a terminal says how many
+ * @param room cells of a line; only a terminal says how many
  */
 export function table(
   names: readonly string[],
@@ -79,7 +114,7 @@ export function table(
 ): string {
   const lines = [names, ...rows].map((row) => row.map((cell) => clean(String(cell ?? '-'))));
   const widths = names.map((_, at) =>
-    lines.reduce((most, line) => Math.max(most, line[at]?.length ?? 0), 0),
+    lines.reduce((most, line) => Math.max(most, cellsOf(line[at] ?? '')), 0),
   );
   const widest = Math.max(...widths);
   const taken = widths.reduce((sum, width) => sum + width + 2, -2 - widest);
@@ -87,13 +122,12 @@ export function table(
   widths[widths.indexOf(widest)] = most;
   return lines
     .flatMap((line) => {
-      const height = Math.ceil(
-        Math.max(...line.map(({ length }, at) => length / (widths[at] ?? 1))),
-      );
+      const cells = line.map((cell, at) => cut(cell, widths[at] ?? 0));
+      const height = Math.max(...cells.map(({ length }) => length));
       return Array.from({ length: height }, (_, row) =>
-        line.map((cell, at) => {
-          const width = widths[at] ?? 0;
-          return cell.slice(row * width, (row + 1) * width).padEnd(width);
+        cells.map((pieces, at) => {
+          const piece = pieces[row] ?? '';
+          return piece + ' '.repeat((widths[at] ?? 0) - cellsOf(piece));
         }),
       );
     })
