@@ -49,6 +49,7 @@ const imapColumns = [
 const keptTexts = {
   kept_envelope: 'imap_texts.envelope as kept_envelope',
   kept_structure: 'imap_texts.structure as kept_structure',
+  kept_search: 'imap_texts.search as kept_search',
 } as const;
 
 type MessageColumn = (typeof imapColumns)[number];

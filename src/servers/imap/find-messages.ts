@@ -54,6 +54,7 @@ const NEEDED: Partial<Record<SearchKey['kind'], readonly ImapColumn[]>> = {
   saved: ['saved_at'],
   threadid: ['thread_id'],
   sent: ['internal_date'],
+  envelope: ['kept_search'],
 };
 
 function columnsOf(key: SearchKey): ImapColumn[] {
@@ -106,7 +107,6 @@ export class Search {
     if (onlyFlags(this.#key)) return this.#inIndex();
     const columns = columnsOf(this.#key);
     const withTexts = columns.includes('structure');
-    const withFields = names(this.#key, 'envelope');
     const withHeaders = hasKey(this.#key, usesKept);
     const found: Match[] = [];
     const size = withTexts ? WITH_TEXTS : withHeaders ? WITH_HEADERS : ROWS_AT_A_TIME;
@@ -116,10 +116,11 @@ export class Search {
       await this.#pace.yieldTurn();
       const { imap } = services.mailstore;
       const rows: Row[] = await imap.rows(view.mailbox, uids, columns);
-      const texts = withFields ? await textsOf(this.#session, ['search'], rows) : undefined;
+      const lacking = rows.filter(({ kept_search }) => kept_search === null);
+      const texts = await textsOf(this.#session, ['search'], lacking);
       // What is read of a message is held only while it is looked at: a text may have a megabyte.
       const candidateOf = (row: Row, kept?: string) =>
-        new Candidate(this, row, texts?.get(row.body_id)?.search, kept);
+        new Candidate(this, row, row.kept_search ?? texts.get(row.body_id)?.search, kept);
       const judged: (readonly [Row, boolean | undefined])[] = [];
       for (const row of rows) {
         if (this.#pace.mustYield) await this.#pace.yieldTurn();

@@ -22,10 +22,17 @@ const KEY_MAX = 128;
 /** The values of one key, message by message. */
 export type Values = Float64Array | string[];
 
-export type OrderedRow = ImapRow<'size' | 'internal_date' | 'body_id' | 'envelope'>;
+type OrderedRow = ImapRow<'size' | 'internal_date'>;
+
+/** A message to put in order; without what was not asked for. */
+export interface Ordered {
+  readonly row: OrderedRow;
+  readonly envelope: Partial<Envelope>;
+  readonly texts: SearchTexts | undefined;
+}
 
 /**
- * Rows of messages, some at a time; those that are gone are left out.
+ * Messages, some at a time; those that are gone are left out.
  *
  * @throws No where they are too many, or take too long; the texts that were made by then are kept for the next time
  */
@@ -33,40 +40,45 @@ export async function* readInPieces(
   session: Session,
   uids: readonly number[],
   { withEnvelopes, needsTexts }: { withEnvelopes: boolean; needsTexts: boolean },
-): AsyncGenerator<OrderedRow[]> {
+): AsyncGenerator<Ordered[]> {
   if (uids.length > MESSAGES_MAX) {
     throw new No('LIMIT', `At most ${MESSAGES_MAX} messages are put in order`);
   }
   const { imap } = session.services.mailstore;
   const { mailbox } = session.selected;
   const atATime = needsTexts ? WITH_TEXTS : ROWS_AT_A_TIME;
-  const columns = [...(['size', 'internal_date', 'body_id'] as const)];
+  const columns = [
+    ...(['size', 'internal_date', 'body_id'] as const),
+    ...(withEnvelopes ? (['envelope'] as const) : []),
+    ...(needsTexts ? (['kept_search'] as const) : []),
+  ];
   const pace = new Pace(session);
   for (let at = 0; at < uids.length; at += atATime) {
     await pace.yieldTurn();
-    const piece = uids.slice(at, at + atATime);
-    yield withEnvelopes
-      ? await imap.rows(mailbox, piece, [...columns, 'envelope'])
-      : (await imap.rows(mailbox, piece, columns)).map((row) => ({ ...row, envelope: '{}' }));
+    const rows: Read[] = await imap.rows(mailbox, uids.slice(at, at + atATime), columns);
+    const lacking = rows.filter(({ kept_search }) => kept_search === null);
+    const made = await textsOf(session, ['search'], lacking);
+    yield rows.flatMap((row) => {
+      const search = row.kept_search ?? made.get(row.body_id)?.search;
+      if (needsTexts && search === undefined) return [];
+      const envelope = JSON.parse(row.envelope ?? '{}') as Partial<Envelope>;
+      return { row, envelope, texts: search === undefined ? undefined : readSearchTexts(search) };
+    });
   }
 }
 
-interface Message {
-  readonly row: OrderedRow;
-  readonly envelope: Partial<Envelope>;
-  readonly first: SearchTexts['first'] | undefined;
-}
+type Read = OrderedRow & ImapRow<'body_id'> & Partial<ImapRow<'envelope' | 'kept_search'>>;
 
-const readValue: Readonly<Record<SortKey, (message: Message) => string | number>> = {
+const readValue: Readonly<Record<SortKey, (message: Ordered) => string | number>> = {
   ARRIVAL: ({ row }) => row.internal_date,
   DATE: ({ row, envelope }) => sentAt(envelope, row),
   SIZE: ({ row }) => row.size,
   SUBJECT: ({ envelope }) => textKey(readBaseSubject(envelope.subject ?? '').text),
-  FROM: ({ first }) => textKey(first?.from.mailbox ?? ''),
-  TO: ({ first }) => textKey(first?.to.mailbox ?? ''),
-  CC: ({ first }) => textKey(first?.cc.mailbox ?? ''),
-  DISPLAYFROM: ({ first }) => textKey(first?.from.shown ?? ''),
-  DISPLAYTO: ({ first }) => textKey(first?.to.shown ?? ''),
+  FROM: ({ texts }) => textKey(texts?.first.from.mailbox ?? ''),
+  TO: ({ texts }) => textKey(texts?.first.to.mailbox ?? ''),
+  CC: ({ texts }) => textKey(texts?.first.cc.mailbox ?? ''),
+  DISPLAYFROM: ({ texts }) => textKey(texts?.first.from.shown ?? ''),
+  DISPLAYTO: ({ texts }) => textKey(texts?.first.to.shown ?? ''),
 };
 
 /** @returns the messages that are there, and the values of each key in the same order */
@@ -83,22 +95,13 @@ export async function readSortKeys(
     withEnvelopes: keys.includes('DATE') || keys.includes('SUBJECT'),
     needsTexts,
   });
-  for await (const rows of pieces) {
-    const texts = needsTexts ? await textsOf(session, ['search'], rows) : undefined;
-    for (const row of rows) {
-      const envelope = JSON.parse(row.envelope) as Partial<Envelope>;
-      const known = texts?.get(row.body_id)?.search;
-      if (texts && known === undefined) continue;
-      const message = {
-        row,
-        envelope,
-        first: known === undefined ? undefined : readSearchTexts(known).first,
-      };
+  for await (const messages of pieces) {
+    for (const message of messages) {
       for (const [index, key] of keys.entries()) {
         const column = values[index];
         if (column) column[there.length] = readValue[key](message);
       }
-      there.push(row.uid);
+      there.push(message.row.uid);
     }
   }
   return { uids: there, values };

@@ -1,5 +1,4 @@
 /** THREAD and UID THREAD by subjects and by References (RFC 5256). */
-import type { Envelope } from '../../protocols/message/message.ts';
 import { readMessageId } from '../../protocols/message/message.ts';
 import { BadCommand } from './cursor.ts';
 import { names } from './find-messages.ts';
@@ -9,7 +8,6 @@ import { inTurn } from './search.ts';
 import type { Command, Session } from './session.ts';
 import { findMatches } from './sort.ts';
 import { readBaseSubject, readInPieces, sentAt, textKey } from './sort-keys.ts';
-import { readSearchTexts, textsOf } from './texts.ts';
 import { type Forest, Threads, writeForest } from './threads.ts';
 
 const ALGORITHMS = ['ORDEREDSUBJECT', 'REFERENCES'] as const;
@@ -60,16 +58,12 @@ async function findThreads(
   const uids: number[] = [];
   const needsTexts = algorithm === 'REFERENCES';
   const asked = found.map(({ uid }) => uid);
-  for await (const rows of readInPieces(session, asked, { withEnvelopes: true, needsTexts })) {
-    const texts = needsTexts ? await textsOf(session, ['search'], rows) : undefined;
-    for (const row of rows) {
-      const known = texts?.get(row.body_id)?.search;
-      if (texts && known === undefined) continue;
-      const envelope = JSON.parse(row.envelope) as Partial<Envelope>;
+  for await (const messages of readInPieces(session, asked, { withEnvelopes: true, needsTexts })) {
+    for (const { row, envelope, texts } of messages) {
       const { text, isReply } = readBaseSubject(envelope.subject ?? '');
       threads.add({
-        id: known && readMessageId(envelope.messageId ?? ''),
-        references: known ? readSearchTexts(known).references : [],
+        id: texts && readMessageId(envelope.messageId ?? ''),
+        references: texts?.references ?? [],
         sentAt: sentAt(envelope, row),
         subject: { text: textKey(text), isReply },
       });
