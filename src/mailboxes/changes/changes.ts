@@ -14,6 +14,7 @@ const accountId = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })
 const decimal = Type.String({ pattern: '^(?:0|[1-9][0-9]{0,18})$' });
 const text = (maxLength: number) => Type.String({ minLength: 1, maxLength });
 
+/** A mailbox of an account has a new state. */
 const mailboxState = Type.Object({
   kind: Type.Literal('mailbox'),
   accountId,
@@ -25,42 +26,39 @@ const mailboxState = Type.Object({
   /** `MailboxesChanged` for our own changes, else the mail server's word. */
   eventType: text(255),
 });
+/** An account's tokens became invalid: open connections must end. */
 const accessChange = Type.Object({
   kind: Type.Literal('access'),
   accountId,
   reason: Type.Enum(['suspended', 'deleted', 'password_reset']),
 });
+/** Mailboxes of an account were created, renamed or deleted. */
 const listChange = Type.Object({ kind: Type.Literal('mailboxes'), accountId });
+/** A mail program has subscribed names of mailboxes, or no longer. */
 const subscriptionsChange = Type.Object({ kind: Type.Literal('subscriptions'), accountId });
+/** Sessions of mail programs must end: those that an app password opened, or one that an operator ends. */
 const mailSessionsChange = Type.Object({
   kind: Type.Literal('mail_sessions'),
   accountId,
   by: Type.Enum(['app_password', 'session']),
   id: text(64),
 });
+/** There are new events of a user: a hint to read them. */
 const eventsChange = Type.Object({ kind: Type.Literal('events'), userId: text(255) });
 
-/** A mailbox of an account has a new state. */
+const accountChange = Type.Union([
+  mailboxState,
+  accessChange,
+  listChange,
+  subscriptionsChange,
+  mailSessionsChange,
+]);
+
 export type MailboxChange = Readonly<Static<typeof mailboxState>>;
-/** An account's tokens became invalid: open connections must end. */
 export type AccessChange = Readonly<Static<typeof accessChange>>;
-/** Mailboxes of an account were created, renamed or deleted. */
 export type ListChange = Readonly<Static<typeof listChange>>;
-/** A mail program has subscribed names of mailboxes, or no longer. */
-export type SubscriptionsChange = Readonly<Static<typeof subscriptionsChange>>;
-/** Sessions of mail programs must end: those that an app password opened, or one that an operator ends. */
-export type MailSessionsChange = Readonly<Static<typeof mailSessionsChange>>;
-/** There are new events of a user: a hint to read them. */
-export type EventsChange = Readonly<Static<typeof eventsChange>>;
-
-export type AccountChange =
-  | MailboxChange
-  | ListChange
-  | SubscriptionsChange
-  | AccessChange
-  | MailSessionsChange;
-
-export type Change = AccountChange | EventsChange;
+export type AccountChange = Readonly<Static<typeof accountChange>>;
+export type Change = AccountChange | Readonly<Static<typeof eventsChange>>;
 
 type ChangeListener = (change: AccountChange) => void;
 
@@ -158,16 +156,7 @@ const envelope = Type.Object({
   changes: Type.Array(Type.Unknown(), { maxItems: BATCH_MAX }),
 });
 const envelopeFormat = Compile(envelope);
-const changeFormat = Compile(
-  Type.Union([
-    mailboxState,
-    accessChange,
-    listChange,
-    subscriptionsChange,
-    mailSessionsChange,
-    eventsChange,
-  ]),
-);
+const changeFormat = Compile(Type.Union([accountChange, eventsChange]));
 
 interface SharedChangesOptions {
   /** Name of this node, new at each start. */
