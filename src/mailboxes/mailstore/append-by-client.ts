@@ -114,7 +114,7 @@ export class ClientAppends {
       user,
       mailbox,
       flags: normalizeFlags(flags),
-      ...(internalDate !== undefined && { internalDate }),
+      internalDate,
     };
     const noRoom = await bodies.checkRoom(octets);
     if (noRoom) throw noRoom;

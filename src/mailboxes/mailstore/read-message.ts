@@ -109,11 +109,10 @@ export class MessageReader {
     const row = await this.#find(user, mailbox, uid);
     const part = findPart(JSON.parse(row.structure) as MessagePart, number);
     if (!part) throw new Refusal('part_not_found', `message ${uid} has no part ${number}`);
-    const filename = partFilename(part);
     return {
       size: part.decodedSize,
       etag: `"${row.uidvalidity}-${uid}-${number}"`,
-      ...(filename !== undefined && { filename }),
+      filename: partFilename(part),
       open: (range?: ByteRange) => {
         const encoded = this.#read(user, row, { start: part.bodyStart, end: part.bodyEnd });
         return decodePart(part.encoding, encoded, range);

@@ -75,16 +75,16 @@ export type MailboxRow = Pick<
 export interface SyncRequest {
   /** Name as the client wrote it; `inbox` in any case is INBOX (RFC 3501 section 5.1). */
   readonly mailbox: string;
-  readonly uidvalidity?: string;
+  readonly uidvalidity?: string | undefined;
   /** A token of an earlier sync of the same mailbox. */
-  readonly token?: string;
+  readonly token?: string | undefined;
   /** The most changes in one answer. */
-  readonly limit?: number;
-  readonly fields?: readonly MessageField[];
+  readonly limit?: number | undefined;
+  readonly fields?: readonly MessageField[] | undefined;
   /** Whether a first sync, or one after a reset, begins with the highest UIDs. */
   readonly newest?: boolean;
   /** Where it was read with the account just now. */
-  readonly row?: MailboxRow;
+  readonly row?: MailboxRow | undefined;
 }
 
 export interface AddedMessage
@@ -148,7 +148,7 @@ export interface Message {
 export interface PartContent {
   /** Octets with the transfer encoding removed. */
   readonly size: number;
-  readonly filename?: string;
+  readonly filename?: string | undefined;
   /** Strong validator: a message never changes under its UIDVALIDITY and UID. */
   readonly etag: string;
   open(range?: ByteRange): AsyncIterable<Uint8Array>;
@@ -168,7 +168,7 @@ export interface AppendTarget {
   /** In stored form (`normalizeFlags`). */
   readonly flags?: readonly string[];
   /** By default now. */
-  readonly internalDate?: EpochMs;
+  readonly internalDate?: EpochMs | undefined;
 }
 
 export interface Appended {
@@ -203,8 +203,8 @@ export interface MessageTexts {
 }
 
 export interface FlagChange {
-  readonly add?: readonly string[];
-  readonly remove?: readonly string[];
+  readonly add?: readonly string[] | undefined;
+  readonly remove?: readonly string[] | undefined;
 }
 
 /** The change of flags that IMAP has: to a list of flags, and only of messages that did not change since. */
@@ -245,7 +245,7 @@ export interface AppendRequest extends Omit<NewMessage, 'source'> {
 export interface NewMessage {
   readonly flags?: readonly string[];
   /** By default now. */
-  readonly internalDate?: EpochMs;
+  readonly internalDate?: EpochMs | undefined;
   /** The most octets that the message may have. */
   readonly octets: number;
   /** Whether it may have NUL, and is stored as {@link encodeBinary} writes it. */
@@ -268,7 +268,7 @@ export interface MessageSet {
   readonly mailbox: string;
   readonly uids: readonly number[];
   /** Refused with `uidvalidity_changed` where the mailbox has another value. */
-  readonly uidvalidity?: string;
+  readonly uidvalidity?: string | undefined;
 }
 
 export interface Mailstore {

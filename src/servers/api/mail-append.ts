@@ -89,7 +89,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
               mailbox,
               flags: [flags].flat().flatMap(splitFlags),
               octets: length,
-              ...(arrived !== undefined && { internalDate: arrived }),
+              internalDate: arrived,
             },
             // Only the parser below sets it; there is none where there is no body.
             hashedBody(request, readMessage(request.body as Readable | undefined, maxMessageBytes)),

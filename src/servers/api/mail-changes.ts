@@ -7,7 +7,6 @@ import {
   type Flagged,
   type Mailstore,
   type MailUser,
-  type MessageSet,
   type Relocated,
   type SyncRequest,
   type SyncResult,
@@ -113,8 +112,8 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
         const describe = ({ state, updated }: Flagged) => ({ ...stateOf(state), updated });
         const flagged = await mailstore.setFlags(
           user,
-          setOf(request.body),
-          { ...(add && { add }), ...(remove && { remove }) },
+          request.body,
+          { add, remove },
           answerWithin(request, 200, describe),
         );
         return { ...describe(flagged), ...(await syncAfter(mailstore, user, request)) };
@@ -145,7 +144,7 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
           removed: removed.map((uid) => ({ uid })),
         });
         const within = answerWithin(request, 200, describe);
-        const expunged = await mailstore.expunge(user, setOf(request.body), within);
+        const expunged = await mailstore.expunge(user, request.body, within);
         return { ...describe(expunged), ...(await syncAfter(mailstore, user, request)) };
       },
     });
@@ -190,14 +189,10 @@ function relocationRoute(
         [done]: [...uids].map(([uid, toUid]) => ({ uid, toUid })),
       });
       const within = answerWithin(request, 200, describe);
-      const relocated = await mailstore[verb](user, setOf(request.body), to, within);
+      const relocated = await mailstore[verb](user, request.body, to, within);
       return { ...describe(relocated), ...(await syncAfter(mailstore, user, request)) };
     },
   });
-}
-
-function setOf({ mailbox, uids, uidvalidity }: SetBody): MessageSet {
-  return { mailbox, uids, ...(uidvalidity !== undefined && { uidvalidity }) };
 }
 
 function stateOf({ mailbox, uidvalidity, token }: Omit<SyncResult, 'changes'>) {
@@ -206,7 +201,7 @@ function stateOf({ mailbox, uidvalidity, token }: Omit<SyncResult, 'changes'>) {
 
 /** The sync after the change. */
 function syncOf({ mailbox, since = {}, fields }: SetBody): SyncRequest {
-  return { mailbox, ...givenState(since), ...(fields && { fields }) };
+  return { mailbox, ...givenState(since), fields };
 }
 
 /** Refuses an invalid `since`, before anything is changed. @throws Refusal invalid_request */

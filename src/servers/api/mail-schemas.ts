@@ -109,14 +109,9 @@ export const uidvaliditySchema = Text(
   { maxLength: 64 },
 );
 
-/** `""` counts as absent, like null. */
-export function given(text: string | undefined): text is string {
-  return text !== undefined && text !== '';
-}
-
-/** What a client says that it has of a mailbox. */
+/** What a client says that it has of a mailbox. `""` counts as absent, like null. */
 export function givenState({ uidvalidity, token }: Pick<SyncRequest, 'uidvalidity' | 'token'>) {
-  return { ...(given(uidvalidity) && { uidvalidity }), ...(given(token) && { token }) };
+  return { uidvalidity: uidvalidity || undefined, token: token || undefined };
 }
 
 /** The state of a mailbox after a call. */

@@ -8,7 +8,7 @@ import {
   type SyncResult,
   takeTurnOf,
 } from '../../mailboxes/mailstore/mailstore.ts';
-import { fieldsSchema, given, givenState, MAILBOX_MAX, syncAnswer } from './mail-schemas.ts';
+import { fieldsSchema, givenState, MAILBOX_MAX, syncAnswer } from './mail-schemas.ts';
 import { forReading, type RouteGroup } from './route-tools.ts';
 import { OneOf, writtenHere } from './schemas.ts';
 
@@ -53,15 +53,15 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
       config: { refusals: ['mailbox_not_found'] },
       handler: async (request, reply) => {
         const { limit, fields, order } = request.body;
-        const mailbox = given(request.body.mailbox) ? request.body.mailbox : 'INBOX';
+        const mailbox = request.body.mailbox || 'INBOX';
         const { mailbox: row, ...user } = await tools.authenticateMail(request, mailbox);
         const result = await mailstore.sync(forReading(user, request), {
           mailbox,
-          ...(row && { row }),
+          row,
           ...givenState(request.body),
-          ...(limit !== undefined && { limit }),
-          ...(fields !== undefined && { fields }),
-          ...(order === 'newest' && { newest: true }),
+          limit,
+          fields,
+          newest: order === 'newest',
         });
         // Fastify sends a text of this type unchanged.
         reply.type('application/json; charset=utf-8');

@@ -133,11 +133,10 @@ async function openPart(
   const { structure } = await parseMessage(bodies.read(body, undefined, about));
   const part = findPart(structure, number);
   if (!part) throw new Refusal('part_not_found', `the message has no part ${number}`);
-  const filename = partFilename(part);
   return {
     size: part.decodedSize,
     etag: `"${id}-${number}"`,
-    ...(filename !== undefined && { filename }),
+    filename: partFilename(part),
     open: (range) =>
       decodePart(
         part.encoding,

@@ -152,7 +152,7 @@ async function* readMessages(
     }
     yield {
       flags,
-      ...(internalDate !== undefined && { internalDate }),
+      internalDate,
       octets: announced,
       // What is sent as binary has line ends of its own.
       ...(channel.literal?.isBinary

@@ -137,7 +137,7 @@ export class MessageReader {
     return {
       size,
       etag,
-      ...named(part),
+      filename: partFilename(part),
       open: (range?: ByteRange) => {
         const isPlain = IDENTITY.has(part.encoding);
         // Where there is no encoding, the octets before the range are not fetched.
@@ -163,7 +163,7 @@ export class MessageReader {
     return {
       size: part.decodedSize,
       etag: `"${uidvalidity}-${uid}-${number}"`,
-      ...named(part),
+      filename: partFilename(part),
       open: (range?: ByteRange) =>
         decodePart(part.encoding, open({ start: part.bodyStart, end: part.bodyEnd }), range),
     };
@@ -253,11 +253,6 @@ function findIn(structure: BodyStructure, number: string): BodyStructure | undef
     if (found) return found;
   }
   return undefined;
-}
-
-function named(part: Parameters<typeof partFilename>[0]) {
-  const filename = partFilename(part);
-  return filename === undefined ? {} : { filename };
 }
 
 async function decodedSize(
