@@ -8,7 +8,7 @@ import { sql } from 'kysely';
 import { LRUCache } from 'lru-cache';
 import type { Queries, Row } from '../../platform/database/database.ts';
 import { isSurviving } from './append-messages.ts';
-import { type MailUser, takeTurnOf } from './mail-user.ts';
+import { type MailUser, partiesOf, takeTurnOf } from './mail-user.ts';
 import type { MailboxRow } from './store.ts';
 
 /** Ascending by UID: one message has the same place in all three. */
@@ -23,6 +23,7 @@ interface Kept {
   readonly uidvalidity: number;
   readonly modseq: number;
   readonly index: MailboxIndex;
+  readonly parties: readonly string[];
 }
 
 type Entry = Pick<Row<'messages'>, 'uid' | 'modseq' | 'flags'>;
@@ -31,6 +32,8 @@ type Entry = Pick<Row<'messages'>, 'uid' | 'modseq' | 'flags'>;
 const MESSAGES_MAX = 2_700_000;
 /** A mailbox without a message counts as so many. */
 const MAILBOX_COST = 20;
+/** So nobody's mailboxes push out those of all others. */
+const SHARES = { account: 300_000, tenant: 700_000 };
 /** Rows of an index that are read at once. */
 export const INDEXED_AT_A_TIME = 5_000;
 
@@ -39,7 +42,7 @@ export const NO_MESSAGES: MailboxIndex = { uids: [], modseqs: [], flags: [] };
 export class MailboxIndexes {
   readonly #kept = new LRUCache<number, Kept>({
     maxSize: MESSAGES_MAX,
-    sizeCalculation: ({ index }) => MAILBOX_COST + index.uids.length,
+    sizeCalculation: costOf,
   });
 
   /** What is kept of the very state that the row of a mailbox has. */
@@ -62,9 +65,26 @@ export class MailboxIndexes {
     const advanced =
       kept && isBefore(kept, mailbox) ? await advance(tx, user, id, kept) : undefined;
     const index = advanced ?? indexOf(await readAfter(tx, user, id, 0));
-    this.#kept.set(id, { uidvalidity, modseq, index });
+    const parties = partiesOf(user, SHARES);
+    this.#kept.set(id, { uidvalidity, modseq, index, parties: parties.map(({ name }) => name) });
+    // What was advanced is hardly larger than before.
+    if (!advanced) for (const party of parties) this.#cut(party.name, party.most);
     return index;
   }
+
+  #cut(party: string, most: number): void {
+    let held = 0;
+    // The most recently used come first.
+    for (const [id, kept] of [...this.#kept.entries()]) {
+      if (!kept.parties.includes(party)) continue;
+      held += costOf(kept);
+      if (held > most) this.#kept.delete(id);
+    }
+  }
+}
+
+function costOf({ index }: Kept): number {
+  return MAILBOX_COST + index.uids.length;
 }
 
 /** Whether all changes after a state are known. */

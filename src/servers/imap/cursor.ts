@@ -18,8 +18,6 @@ const NUMBER = /\d{1,20}/y;
 const QUOTED = /"((?:[^\x00\r\n"\\]|\\["\\])*)"/y;
 const SEQUENCE_SET = /[\d:*,$]+/y;
 
-/** Characters of a set of messages: to read a longer one would hold all other connections. */
-const SET_MAX = 64 * 1024;
 /**
  * Items of a list. No command needs as many; a line has room for half a million, and some of them are worked on for each
  * message or each mailbox.
@@ -128,9 +126,7 @@ export class Cursor {
 
   /** A set of numbers as it stands: `1:3,7:*`, or `$`. */
   sequenceSet(): string {
-    const set = this.#match(SEQUENCE_SET) ?? this.#fail('a set of messages');
-    if (set.length > SET_MAX) throw new BadCommand(`A set has at most ${SET_MAX} characters`);
-    return set;
+    return this.#match(SEQUENCE_SET) ?? this.#fail('a set of messages');
   }
 
   /** What `read` reads, once or more, in parentheses and apart by spaces; none of them where `mayBeEmpty`. */

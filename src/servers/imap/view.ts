@@ -10,6 +10,9 @@ import type { RecentOfSession } from './recent.ts';
 const FLAGS = '\\Answered \\Flagged \\Deleted \\Seen \\Draft';
 /** Texts of flags whose keywords were announced. */
 const TEXTS_MAX = 1_000;
+/** More than the messages of any mailbox; a range of two numbers below it is one number without a fraction. */
+const SPAN = 2 ** 26;
+const NUMBER = /^[1-9]\d{0,9}$/;
 
 export interface ViewOptions {
   readonly mailbox: OpenMailbox;
@@ -142,8 +145,9 @@ export class View {
   resolve(text: string, isUids: boolean, isLenient = false): number[] {
     if (text === '$') return this.saved.filter((uid) => this.numberOf(uid) > 0);
     const uids: number[] = [];
-    for (const [first, last] of this.#numbersOf(text, isUids, isLenient)) {
-      for (let number = first; number <= last; number++) uids.push(this.#uids[number - 1] ?? 0);
+    for (const range of this.#numbersOf(text, isUids, isLenient)) {
+      const end = range % SPAN;
+      for (let at = Math.floor(range / SPAN) - 1; at < end; at++) uids.push(this.#uids[at] ?? 0);
     }
     return uids;
   }
@@ -156,28 +160,63 @@ export class View {
    */
   rangesOf(text: string, isUids: boolean): UidSet {
     const uidOf = (number: number) => this.#uids[number - 1] ?? 0;
-    const numbers = this.#numbersOf(text, isUids, true);
-    return UidSet.ofRanges(numbers.map(([first, last]) => [uidOf(first), uidOf(last)]));
+    return UidSet.ofRanges(
+      Array.from(this.#numbersOf(text, isUids, true), (range) => [
+        uidOf(Math.floor(range / SPAN)),
+        uidOf(range % SPAN),
+      ]),
+    );
   }
 
   /**
    * The sequence numbers of a set, as ranges in order and apart from each other: merged before anything is made of them,
-   * since a set may name all messages often.
+   * since a set may name all messages often. A line may name half a million, and getmail6 names 100,000, so that nothing is made of a piece that the
+   * one before it has, and each range is one number: {@link SPAN} times its first, and its last.
    */
-  #numbersOf(text: string, isUids: boolean, isLenient: boolean): UidSet['ranges'] {
-    const highest = isUids ? this.lastUid : this.size;
-    const set = UidSet.parse(text.replaceAll('*', String(Math.max(1, highest))));
-    if (!set) throw new BadCommand('Not a set of messages');
-    const last = set.ranges.at(-1)?.[1] ?? 0;
-    if (!isUids && !isLenient && last > this.size) {
-      throw new BadCommand('No message has this sequence number');
+  #numbersOf(text: string, isUids: boolean, isLenient: boolean): Float64Array {
+    const pieces = text.split(',');
+    const ranges = new Float64Array(pieces.length);
+    let size = 0;
+    let [from, to] = [1, 0];
+    for (const piece of pieces) {
+      const colon = piece.indexOf(':');
+      const a = this.#numberIn(colon < 0 ? piece : piece.slice(0, colon), isUids);
+      const b = colon < 0 ? a : this.#numberIn(piece.slice(colon + 1), isUids);
+      const [low, high] = a < b ? [a, b] : [b, a];
+      if (!isUids && !isLenient && (low === 0 || high > this.size)) {
+        throw new BadCommand('No message has this sequence number');
+      }
+      const first = isUids ? positionOf(this.#uids, low) + 1 : Math.max(1, low);
+      const last = isUids ? positionOf(this.#uids, high + 1) : Math.min(high, this.size);
+      if (first > last) continue;
+      if (first >= from && first <= to + 1) to = Math.max(to, last);
+      else [from, to] = [first, last];
+      // In place of the one before, where that is a part of it.
+      if (Math.floor((ranges[size - 1] ?? 0) / SPAN) !== from) size++;
+      ranges[size - 1] = from * SPAN + to;
     }
-    if (!isUids) return set.within(1, this.size).ranges;
-    const numbers = set.ranges.map(
-      ([from, to]) => [positionOf(this.#uids, from) + 1, positionOf(this.#uids, to + 1)] as const,
-    );
-    return numbers.filter(([from, to]) => from <= to);
+    return mergeInPlace(ranges.subarray(0, size));
   }
+
+  #numberIn(text: string, isUids: boolean): number {
+    if (text === '*') return isUids ? this.lastUid : this.size;
+    if (!NUMBER.test(text)) throw new BadCommand('Not a set of messages');
+    return Number(text);
+  }
+}
+
+/** Ranges in order, those that overlap or touch as one. @param ranges in any order; it is changed */
+function mergeInPlace(ranges: Float64Array): Float64Array {
+  ranges.sort();
+  let size = 0;
+  for (const range of ranges) {
+    const before = ranges[size - 1] ?? 0;
+    const [begin, end] = [Math.floor(before / SPAN), before % SPAN];
+    if (size > 0 && Math.floor(range / SPAN) <= end + 1) {
+      ranges[size - 1] = begin * SPAN + Math.max(end, range % SPAN);
+    } else ranges[size++] = range;
+  }
+  return ranges.subarray(0, size);
 }
 
 /** The index of the first UID from this one on. @param uids ascending */
