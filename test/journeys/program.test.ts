@@ -165,12 +165,12 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   const unknown = await command(['accounts', 'quota', '999', '1GB']);
   assert.deepEqual([unknown.code, unknown.output], [1, 'there is no account 999\n']);
   const day = await command(['messages', '--since', '2026-11-30']);
-  const meant = 'since must be a time such as 2026-01-31T12:00:00Z\n';
+  const meant = '--since must be a time such as 2026-01-31T12:00:00Z\n';
   assert.deepEqual([day.code, day.output], [2, meant]);
   const quotas = await command(['accounts', 'list']);
   assert.match(quotas.output, / quota_bytes .*\n.*ada@acme\.test .* none /);
   const unfit = await command(['usage', '--by', 'moon']);
-  assert.equal(unfit.output, 'by must be one of domain, account, user\n');
+  assert.equal(unfit.output, '--by must be one of domain, account, user\n');
   const unable = await command(['domains', 'list', '--can-send', 'false']);
   assert.equal(unable.output, 'No items found.\n');
   await result('usage', '--by', 'account', '--all');
@@ -395,6 +395,18 @@ test('doctor says who closes the connection, and greets a listener that expects 
     output,
     /^failed +relay +127\.0\.0\.1:\d+: the server closed the connection\n +look at SMTP_RELAY_URL/m,
   );
+});
+
+test('a server that speaks something else is told as such', async (t) => {
+  const smtp = createServer((socket) => socket.end('220 mail.example.com ESMTP\r\n'));
+  t.after(() => smtp.close());
+  const url = `http://127.0.0.1:${await portOf(smtp)}`;
+  const { code, output } = await command(['attention', '--url', url], {
+    ...env,
+    API_KEYS: 'a-key-of-the-operator',
+  });
+  assert.deepEqual([code, output.includes('undefined')], [1, false], output);
+  assert.match(output, /^no service answers at http:\S+ \(.*HTTP.*\): start it, or/);
 });
 
 test('doctor signs in to the relay, and never in plaintext', async (t) => {

@@ -72,7 +72,7 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     // Loaded by now, where this is one of its errors.
     const { ConfigError } = await import('../config/config.ts');
     if (error instanceof CommandFailed) {
-      process.stderr.write(`${error.message}\n`);
+      process.stderr.write(`${error.say(args)}\n`);
       return error.exitCode;
     }
     const lines = error instanceof ConfigError ? error.lines : [await sayFailure(error)];

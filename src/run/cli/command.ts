@@ -38,10 +38,25 @@ export class CommandFailed extends Error {
   override readonly name = 'CommandFailed';
   readonly exitCode: 1 | 2;
 
-  /** @param exitCode 2 where the arguments were wrong */
-  constructor(message: string, exitCode: 1 | 2 = 1) {
+  readonly #fields: readonly string[];
+
+  /**
+   * @param exitCode 2 where the arguments were wrong
+   * @param fields of the service's API that the message names
+   */
+  constructor(message: string, exitCode: 1 | 2 = 1, fields: readonly string[] = []) {
     super(message);
     this.exitCode = exitCode;
+    this.#fields = fields;
+  }
+
+  /** The message, with options in place of the fields that they set. */
+  say(args: readonly string[]): string {
+    return this.#fields.reduce((said, field) => {
+      const option = `--${field.replaceAll('_', '-')}`;
+      const isGiven = args.some((one) => one === option || one.startsWith(`${option}=`));
+      return isGiven ? said.replace(field, option) : said;
+    }, this.message);
   }
 }
 

@@ -185,7 +185,7 @@ export function change(name: string, path: string, description: string): Command
     .action((id: number, given: ServiceArguments) => changeOne(path, { id }, given));
 }
 
-function readId(text: string): number {
+export function readId(text: string): number {
   const id = Number(text);
   if (!Number.isSafeInteger(id)) {
     throw new InvalidArgumentError('It is a number, as the list shows it.');

@@ -10,6 +10,7 @@ import {
   listCommand,
   listItems,
   onService,
+  readId,
   type ServiceArguments,
 } from './lists.ts';
 import type { ServiceClient } from './service-client.ts';
@@ -49,11 +50,11 @@ function revokeAppPassword(): Command {
   return onService(new Command('revoke'))
     .description('revokes an app password: its sessions end, and it opens nothing any more')
     .argument(...ACCOUNT)
-    .argument('<id>', 'that of the app password')
-    .action(async (name: string, id: string, { url, json }: ServiceArguments) => {
+    .argument('<id>', 'that of the app password, as the list shows it', readId)
+    .action(async (name: string, id: number, { url, json }: ServiceArguments) => {
       const client = await connect(url);
       const { path, user_id } = await findAppPasswords(client, name);
-      const revoked = `${path}/${encodeURIComponent(id)}/delete`;
+      const revoked = `${path}/${id}/delete`;
       const { deleted } = await client.call<{ deleted: Item }>('POST', revoked, { user_id });
       report(json, { ok: true, deleted }, describeItem(deleted));
     });

@@ -22,7 +22,7 @@ const filters = {
   domain: 'of one domain',
   account: 'of one account, by its address',
   sender: 'from this address',
-  kind: 'webhook, forward, bounce, send, mailbox or copy',
+  kind: 'webhook, forward, bounce, send, mailbox, copy or event',
   status: 'queued, held, failed, or waiting: the first two',
   reason: 'a part of the reason of the last failed attempt',
   older_than: 'queued at least so many seconds ago',

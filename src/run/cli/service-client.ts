@@ -18,9 +18,9 @@ export class NotRunning extends CommandFailed {}
 export class Refused extends CommandFailed {
   readonly code: string;
 
-  constructor(code: string, message: string) {
+  constructor(code: string, message: string, fields?: readonly string[]) {
     // The service judges most arguments.
-    super(message, code === 'invalid_request' ? 2 : 1);
+    super(message, code === 'invalid_request' ? 2 : 1, fields);
     this.code = code;
   }
 }
@@ -78,14 +78,18 @@ function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error;
   if (!(cause instanceof Error)) return error.message;
-  return 'code' in cause ? String(cause.code) : cause.message;
+  return 'code' in cause && cause.code ? String(cause.code) : cause.message;
 }
 
 function explain(status: number, text: string, request: string): CommandFailed {
   try {
     // The detail has what is wrong with each field.
-    const { code, detail } = JSON.parse(text);
-    return new Refused(code, detail);
+    const { code, detail, errors } = JSON.parse(text);
+    return new Refused(
+      code,
+      detail,
+      errors?.map(({ field }: { field: string }) => field),
+    );
   } catch {
     return new CommandFailed(
       `${request} got ${status} from a server that is not Postroom: correct HOST, PORT or --url`,
