@@ -30,6 +30,7 @@ export {
 export {
   isDiskFailing,
   isOfOneTransaction,
+  isOfStatement,
   isOverdue,
   isReferenceGone,
   isStorageFull,

@@ -103,6 +103,11 @@ export function isOverdue(error: unknown): boolean {
   return codeOf(error) === '57014';
 }
 
+/** Whether the server answers, and a statement failed for another reason than the connection, the login or the whole server. */
+export function isOfStatement(error: unknown): boolean {
+  return /^(?!08|28|3D|53300|57P)[0-9A-Z]{5}$/.test(codeOf(error));
+}
+
 /**
  * Whether it says something of this transaction alone: it waited for a lock or was rolled back for another one, took too long,
  * needed too much memory, or met a damaged file. Others may be committed meanwhile.

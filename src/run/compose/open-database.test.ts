@@ -35,22 +35,32 @@ onEachEngine('the log', (engine) => {
     await service.stop();
   });
 
-  test('a start that finds no room on the disk of PostgreSQL says that, and what to do', async () => {
+  /** A start that meets this error as it makes tables. */
+  async function startWith(text: string, state: string): Promise<unknown> {
     const { database, location } = await openTestDatabase(engine);
     await beginAs('0002', database, []);
-    // As PostgreSQL reports it (53100, disk_full).
+    const raise = `raise exception '${text}' using errcode = '${state}'`;
     await database.write(async (tx) => {
-      await sql`create function no_room() returns event_trigger language plpgsql as
-        $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$`.execute(
-        tx,
-      );
-      await sql`create event trigger no_room on ddl_command_start when tag in ('CREATE TABLE')
-        execute function no_room()`.execute(tx);
+      await sql`create function fail() returns event_trigger language plpgsql as
+        $$ begin ${sql.raw(raise)}; end $$`.execute(tx);
+      await sql`create event trigger fail on ddl_command_start when tag in ('CREATE TABLE')
+        execute function fail()`.execute(tx);
     });
-    const settings = { ...(await environment('no-room')), DATABASE_URL: location };
-    await assert.rejects(startHere(settings), {
+    return startHere({ ...(await environment('fails')), DATABASE_URL: location });
+  }
+
+  test('a start that finds no room on the disk of PostgreSQL says that, and what to do', async () => {
+    // As PostgreSQL reports it (53100, disk_full).
+    await assert.rejects(startWith('could not extend file', '53100'), {
       message:
         'DATABASE_URL: the disk of PostgreSQL is full ("could not extend file"): nothing is lost; make room there, then start again, and a migration goes on',
+    });
+  });
+
+  test('a start whose migration the server refuses does not say that the login was', async () => {
+    await assert.rejects(startWith('compression method lz4 not supported', '0A000'), {
+      message:
+        'DATABASE_URL: the database could not be brought up to date ("compression method lz4 not supported"): nothing is lost, and the next start tries again',
     });
   });
 });

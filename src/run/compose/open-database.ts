@@ -7,6 +7,7 @@ import { storeIdOf } from '../../mailboxes/bodies/bodies.ts';
 import {
   type Database,
   isDiskFailing,
+  isOfStatement,
   isStorageFull,
   lockDirectory,
   openPostgres,
@@ -196,10 +197,8 @@ function explainDatabase(error: unknown): never {
     const line = `DATABASE_URL: the disk of PostgreSQL is full ("${said}"): nothing is lost; make room there, then start again, and a migration goes on`;
     throw new ConfigError([line], { cause: error });
   }
-  throw new ConfigError(
-    [`DATABASE_URL: expected a database that Postroom can log in to, got "${said}"`],
-    {
-      cause: error,
-    },
-  );
+  const line = isOfStatement(error)
+    ? `DATABASE_URL: the database could not be brought up to date ("${said}"): nothing is lost, and the next start tries again`
+    : `DATABASE_URL: expected a database that Postroom can log in to, got "${said}"`;
+  throw new ConfigError([line], { cause: error });
 }
