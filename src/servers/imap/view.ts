@@ -170,8 +170,8 @@ export class View {
 
   /**
    * The sequence numbers of a set, as ranges in order and apart from each other: merged before anything is made of them,
-   * since a set may name all messages often. A line may name half a million, and getmail6 names 100,000, so that nothing is made of a piece that the
-   * one before it has, and each range is one number: {@link SPAN} times its first, and its last.
+   * since a set may name all messages often. A line may name half a million, and getmail6 names 100,000, so that nothing is
+   * made of a piece that the one before it has, and each range is one number: {@link SPAN} times its first, and its last.
    */
   #numbersOf(text: string, isUids: boolean, isLenient: boolean): Float64Array {
     const pieces = text.split(',');
