@@ -1,4 +1,5 @@
 /** How much mail mailboxes hold, for operators. */
+import { sql } from 'kysely';
 import type { Queries } from '../../platform/database/database.ts';
 
 /** Messages and the octets of their sources. */
@@ -6,6 +7,11 @@ export interface MailTotals {
   readonly messages: number;
   readonly bytes: number;
 }
+
+const sums = [
+  sql<number>`sum(mailboxes.messages)`.as('messages'),
+  sql<number>`sum(mailboxes.octets)`.as('bytes'),
+] as const;
 
 /** The totals of each of these accounts, by account id; accounts without a mailbox are left out. */
 export async function totalsOfAccounts(
@@ -15,11 +21,7 @@ export async function totalsOfAccounts(
   if (accountIds.length === 0) return new Map();
   const rows = await queries
     .selectFrom('mailboxes')
-    .select(({ fn }) => [
-      'account_id as id',
-      fn.sum<number>('messages').as('messages'),
-      fn.sum<number>('octets').as('bytes'),
-    ])
+    .select(['account_id as id', ...sums])
     .where('account_id', 'in', accountIds)
     .groupBy('account_id')
     .execute();
@@ -30,7 +32,7 @@ export async function totalsOfAccounts(
 export async function bytesOfAllAccounts(queries: Queries): Promise<Map<number, number>> {
   const rows = await queries
     .selectFrom('mailboxes')
-    .select(({ fn }) => ['account_id as id', fn.sum<number>('octets').as('bytes')])
+    .select(['account_id as id', ...sums])
     .where('account_id', '>', 0)
     .groupBy('account_id')
     .execute();
@@ -46,23 +48,15 @@ export async function totalsOfDomains(
   const rows = await queries
     .selectFrom('accounts')
     .innerJoin('mailboxes', 'mailboxes.account_id', 'accounts.id')
-    .select(({ fn }) => [
-      'domain_id as id',
-      fn.sum<number>('messages').as('messages'),
-      fn.sum<number>('octets').as('bytes'),
-    ])
+    .select(['domain_id as id', ...sums])
     .where('domain_id', 'in', domainIds)
     .groupBy('domain_id')
     .execute();
   return toTotals(rows);
 }
 
-interface TotalsRow extends MailTotals {
-  readonly id: number;
-}
-
 /** PostgreSQL returns sums as text. */
-function toTotals(rows: readonly TotalsRow[]): Map<number, MailTotals> {
+function toTotals(rows: readonly (MailTotals & { id: number })[]): Map<number, MailTotals> {
   return new Map(
     rows.map(({ id, messages, bytes }) => [
       id,
