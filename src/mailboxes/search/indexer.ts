@@ -66,9 +66,7 @@ export interface SearchIndex {
 /** Indexes what is queued, until it is stopped. */
 export class Indexer {
   readonly #index: SearchIndex;
-  readonly #database: Database;
-  readonly #changes: IndexerOptions['changes'];
-  readonly #log: IndexerOptions['log'];
+  readonly #options: IndexerOptions;
   readonly #retryMs: number;
   readonly #outage: Outage;
   #stopped = false;
@@ -77,11 +75,10 @@ export class Indexer {
   /** When messages that could not be read were last looked for, by the clock that nobody sets. */
   #requeuedAt: number | undefined;
 
-  constructor(index: SearchIndex, { database, changes, log, retryMs = RETRY_MS }: IndexerOptions) {
+  constructor(index: SearchIndex, options: IndexerOptions) {
     this.#index = index;
-    this.#database = database;
-    this.#changes = changes;
-    this.#log = log;
+    this.#options = options;
+    const { log, retryMs = RETRY_MS } = options;
     this.#retryMs = retryMs;
     this.#outage = new Outage(
       (err) =>
@@ -111,7 +108,8 @@ export class Indexer {
 
   async #run(): Promise<void> {
     // Every change is published after the commit of the rows that it queued; those of other nodes are theirs to index.
-    const unsubscribe = this.#changes.subscribeAll((change, isOwn) => {
+    const { changes, log } = this.#options;
+    const unsubscribe = changes.subscribeAll((change, isOwn) => {
       if (isOwn && change.kind !== 'events') this.wake();
     });
     while (!this.#stopped) {
@@ -125,10 +123,7 @@ export class Indexer {
     }
     unsubscribe();
     await this.#index.close().catch((err: unknown) => {
-      this.#log.error(
-        { err },
-        'the search index did not close: the next start repeats its last step',
-      );
+      log.error({ err }, 'the search index did not close: the next start repeats its last step');
     });
   }
 
@@ -159,7 +154,7 @@ export class Indexer {
     if (last !== undefined && now - last < this.#retryMs) return;
     const before = last === undefined ? Number.MAX_SAFE_INTEGER : Date.now();
     // There may be a million: a stop does not wait for them.
-    while (!this.#stopped && (await requeueUnread(this.#database, before)));
+    while (!this.#stopped && (await requeueUnread(this.#options.database, before)));
     this.#requeuedAt = now;
   }
 
@@ -354,11 +349,12 @@ async function requeueUnread(database: Database, before: EpochMs): Promise<boole
     const { rows } = await sql<{ account_id: number; body_id: number }>`
       delete from search_unread where (account_id, body_id) in (${due})
       returning account_id, body_id`.execute(tx);
-    const entries = rows.map((row) => ({ accountId: row.account_id, bodyId: row.body_id }));
-    await enqueueSearch(
-      tx,
-      entries.map((entry) => ({ ...entry, gone: false })),
-    );
+    const entries = rows.map((row) => ({
+      accountId: row.account_id,
+      bodyId: row.body_id,
+      gone: false,
+    }));
+    await enqueueSearch(tx, entries);
   });
   return true;
 }
