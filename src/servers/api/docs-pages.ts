@@ -15,11 +15,11 @@ import { fileAt, isHashedAsset, pageWithoutSlash, type Site } from './docs-files
 import { type Api, credentials, type RouteGroup } from './route-tools.ts';
 
 /** What pages may load: files of their own host, inline scripts by their hash, no inline style. */
-function pagePolicy(scripts: readonly string[]): string {
+function pagePolicy(scripts: readonly string[], rest = ["img-src 'self' data:"]): string {
   return [
     "default-src 'self'",
     `script-src ${["'self'", ...scripts].join(' ')}`,
-    "img-src 'self' data:",
+    ...rest,
     "object-src 'none'",
     "base-uri 'none'",
     "form-action 'none'",
@@ -39,18 +39,15 @@ const FRAME_SCRIPT_HASH = 'sha256-sPmtNj4rKohoVmyHCZnidAZ7wfu5jR0O69S8qfSUNIs=';
  * pictures only from the mail's parts (`data:`) until the reader of a message requests its remote pictures, which this
  * policy has to allow, too.
  */
-export const webmailPolicy: string = [
-  "default-src 'self'",
-  `script-src 'self' '${FRAME_SCRIPT_HASH}'`,
-  "style-src 'self' 'unsafe-inline'",
-  "img-src 'self' data: blob: https: http:",
-  // The frame may show what the page wrote into it, and go nowhere from there.
-  "frame-src 'none'",
-  "object-src 'none'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join(';');
+export const webmailPolicy: string = pagePolicy(
+  [`'${FRAME_SCRIPT_HASH}'`],
+  [
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data: blob: https: http:",
+    // The frame may show what the page wrote into it, and go nowhere from there.
+    "frame-src 'none'",
+  ],
+);
 
 const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Cached, but checked each time: the ETag makes that cheap. */
