@@ -83,20 +83,23 @@ export const LIMITS = {
 /** The longest that one look may take. */
 const LOOK_MS = 2_000;
 
-interface GaugeRule extends Pick<Rule, 'name' | 'level'> {
+interface GaugeRule extends Pick<Rule, 'name' | 'level'>, Pick<Finding, 'link'> {
   readonly metric: string;
+  /** Whether its value says how many there are. */
+  readonly isCount?: boolean;
   isWrong(value: number, parts: AttentionParts): boolean;
-  write(value: number, parts: AttentionParts): Finding;
+  text(value: number, parts: AttentionParts): string;
 }
 
-/** A rule about the first value of one gauge. */
-function gauge({ metric, isWrong, write, ...rule }: GaugeRule): Rule {
+/** A rule about the first wrong value of one gauge. */
+function gauge({ metric, isCount, isWrong, text, link, ...rule }: GaugeRule): Rule {
   return {
     ...rule,
     async look(parts) {
       const values = (await parts.readGauge(metric)).map(({ value }) => value);
       const value = values.find((one) => isWrong(one, parts));
-      return value === undefined ? undefined : write(value, parts);
+      if (value === undefined) return undefined;
+      return { text: text(value, parts), count: isCount ? value : 1, link };
     },
   };
 }
@@ -114,7 +117,8 @@ const away = (
     level,
     metric,
     isWrong: (value) => value === wrong,
-    write: () => ({ text, count: 1, link: '/nodes' }),
+    text: () => text,
+    link: '/nodes',
   });
 
 export const rules: readonly Rule[] = [
@@ -139,11 +143,7 @@ export const rules: readonly Rule[] = [
       };
     },
   },
-  {
-    name: 'mail_deferred',
-    level: 'critical',
-    look: lookAtDeferredMail,
-  },
+  { name: 'mail_deferred', level: 'critical', look: lookAtDeferredMail },
   away(
     'bucket_down',
     'postroom_body_store_up',
@@ -168,12 +168,11 @@ export const rules: readonly Rule[] = [
     name: 'domains_cannot_send',
     level: 'warning',
     metric: 'postroom_domains_cannot_send',
+    isCount: true,
     isWrong: (count) => count > LIMITS.unableToSend,
-    write: (count) => ({
-      text: `${many(count, 'active domain')} cannot send: the DKIM record is not verified.`,
-      count,
-      link: '/domains?q=-can:send+status:active',
-    }),
+    text: (count) =>
+      `${many(count, 'active domain')} cannot send: the DKIM record is not verified.`,
+    link: '/domains?q=-can:send+status:active',
   }),
   {
     name: 'bounces_too_many',
@@ -236,11 +235,9 @@ export const rules: readonly Rule[] = [
     level: 'warning',
     metric: 'postroom_certificate_end_timestamp_seconds',
     isWrong: (end, { now }) => end > 0 && end - now() / 1_000 < LIMITS.certificateSeconds,
-    write: (end, { now }) => ({
-      text: `The certificate of STARTTLS ${end * 1_000 < now() ? 'ended' : 'ends'} on ${new Date(end * 1_000).toISOString().slice(0, 10)}: from then on mail programs refuse it.`,
-      count: 1,
-      link: '/nodes',
-    }),
+    text: (end, { now }) =>
+      `The certificate of STARTTLS ${end * 1_000 < now() ? 'ended' : 'ends'} on ${new Date(end * 1_000).toISOString().slice(0, 10)}: from then on mail programs refuse it.`,
+    link: '/nodes',
   }),
   away(
     'certificate_broken',
@@ -248,11 +245,7 @@ export const rules: readonly Rule[] = [
     1,
     'The files of TLS_CERT and TLS_KEY cannot be used: the certificate of before stays in use.',
   ),
-  {
-    name: 'versions_differ',
-    level: 'warning',
-    look: lookAtVersions,
-  },
+  { name: 'versions_differ', level: 'warning', look: lookAtVersions },
   away(
     'relay_down',
     'postroom_relay_up',
@@ -282,34 +275,28 @@ export const rules: readonly Rule[] = [
     name: 'search_behind',
     level: 'warning',
     metric: 'postroom_search_waiting',
+    isCount: true,
     isWrong: (waiting) => waiting > LIMITS.searchWaiting,
-    write: (waiting) => ({
-      text: `The search index lacks ${waiting} changes: searches miss the newest mail.`,
-      count: waiting,
-      link: '/',
-    }),
+    text: (waiting) => `The search index lacks ${waiting} changes: searches miss the newest mail.`,
+    link: '/',
   }),
   gauge({
     name: 'database_log_grows',
     level: 'warning',
     metric: 'postroom_database_log_bytes',
     isWrong: (octets) => octets > LIMITS.logBytes,
-    write: (octets) => ({
-      text: `The write-ahead log of the database has ${diskSize(octets)}: a long read, such as a backup, keeps it from being emptied.`,
-      count: 1,
-      link: '/nodes',
-    }),
+    text: (octets) =>
+      `The write-ahead log of the database has ${diskSize(octets)}: a long read, such as a backup, keeps it from being emptied.`,
+    link: '/nodes',
   }),
   gauge({
     name: 'overloaded',
     level: 'warning',
     metric: 'nodejs_eventloop_lag_p99_seconds',
     isWrong: (seconds) => seconds > LIMITS.lagSeconds,
-    write: (seconds) => ({
-      text: `This node answers ${seconds.toFixed(1)} s late: it has more work than its processor can do.`,
-      count: 1,
-      link: '/',
-    }),
+    text: (seconds) =>
+      `This node answers ${seconds.toFixed(1)} s late: it has more work than its processor can do.`,
+    link: '/',
   }),
   {
     name: 'deliveries_held',
