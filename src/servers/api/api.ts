@@ -41,6 +41,7 @@ import { mailSyncRoutes } from './mail-sync.ts';
 import { tokenRoutes } from './mail-tokens.ts';
 import { keepAnswers } from './repeat-safely.ts';
 import { type Api, actorOf, type RouteGroup, type RouteTools } from './route-tools.ts';
+import { limitUnreadAnswers } from './unread-answers.ts';
 
 export {
   type Caller,
@@ -153,6 +154,7 @@ export function createApi(options: ApiOptions): Api {
   };
   const repeatSafely = keepAnswers(app, options.answeredRequests);
   // Registered after the hooks that exempt answers from it.
+  limitUnreadAnswers(app);
   compressAnswers(app);
   describeApi(app);
   app.addHook('onRoute', (route) => {

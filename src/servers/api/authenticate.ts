@@ -155,6 +155,7 @@ export async function authenticateMail(
   const token = readBearer(request.raw);
   if (token !== undefined) {
     const user = await tokens.authenticate(token, mailbox);
+    request.account = user;
     const waits = enterTurnOf(user);
     if (waits) await waits;
     return user;

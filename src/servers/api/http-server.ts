@@ -82,6 +82,7 @@ export function createServer(options: ServerOptions): { app: Api; limits: RateLi
   allowOrigins(app, options.corsOrigins);
   app.decorateRequest('caller', undefined);
   app.decorateRequest('owner', undefined);
+  app.decorateRequest('account', undefined);
   app.decorateRequest('clientAddress', {
     getter() {
       return addressOf(this.raw, isTrusted);

@@ -1,9 +1,12 @@
 /** GET /mail/content, POST /mail/messages: the texts of messages, without MIME. */
+import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { readSenderResults } from '../../mail/delivery/delivery.ts';
 import type { Mailstore, Message } from '../../mailboxes/mailstore/mailstore.ts';
-import { isRefusal, when } from '../../platform/errors/errors.ts';
+import { isRefusal, Refusal, when } from '../../platform/errors/errors.ts';
+import { Turns } from '../../platform/net/net.ts';
 import { listAttachments, readHeader, readMessageTexts } from '../../protocols/message/message.ts';
+import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import {
   envelopeSchema,
   mailboxName,
@@ -85,6 +88,7 @@ const messagesAnswer = Type.Object({
 /** @param hostname our name in Authentication-Results fields */
 export function mailContentRoutes(mailstore: Mailstore, hostname: string): RouteGroup {
   return (app, tools) => {
+    const readers = new Readers();
     app.get('/mail/content', {
       schema: {
         summary: 'Read a message without MIME',
@@ -96,11 +100,13 @@ export function mailContentRoutes(mailstore: Mailstore, hostname: string): Route
       config: {
         refusals: ['mailbox_not_found', 'message_not_found', 'body_unavailable'],
       },
-      handler: async (request) => {
+      handler: async (request, reply) => {
         const user = await tools.authenticateMail(request);
         const { mailbox, uid } = request.query;
-        const message = await mailstore.fetchMessage(user, mailbox || 'INBOX', uid);
-        return (await readContent(message, contentFields, hostname)) as Content;
+        return readers.run(user, reply, async () => {
+          const message = await mailstore.fetchMessage(user, mailbox || 'INBOX', uid);
+          return (await readContent(message, contentFields, hostname)) as Content;
+        });
       },
     });
     app.post('/mail/messages', {
@@ -125,15 +131,41 @@ export function mailContentRoutes(mailstore: Mailstore, hostname: string): Route
         response: { 200: messagesAnswer },
       },
       config: { refusals: ['mailbox_not_found'] },
-      handler: async (request) => {
+      handler: async (request, reply) => {
         const user = await tools.authenticateMail(request);
         const { mailbox, uids, fields = contentFields } = request.body;
         const read = async (uid: number) =>
           readContent(await mailstore.fetchMessage(user, mailbox, uid), fields, hostname);
-        return readMessages([...new Set(uids)], read);
+        return readers.run(user, reply, () => readMessages([...new Set(uids)], read));
       },
     });
   };
+}
+
+/** The most requests that read texts at a time: of one account, of one user, and of all. Each holds some megabytes. */
+const READING = { account: 2, user: 8, all: 64 };
+
+/** Requests that read texts; the others wait, without holding any. */
+class Readers {
+  readonly #turns = new Turns(READING.all);
+
+  /** Reads for a client, unless it leaves before its turn. */
+  run<Answer>(
+    user: MailAccess,
+    { raw }: FastifyReply,
+    read: () => Promise<Answer>,
+  ): Promise<Answer> {
+    const { accountId, userId } = user;
+    const left = new AbortController();
+    const leave = () => left.abort(new Refusal('unavailable', 'the client has left'));
+    if (raw.destroyed) leave();
+    raw.once('close', leave);
+    const parties = [
+      { name: `account ${accountId}`, most: READING.account },
+      { name: `user ${userId}`, most: READING.user },
+    ];
+    return this.#turns.run(parties, read, left.signal);
+  }
 }
 
 async function readMessages(

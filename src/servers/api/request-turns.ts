@@ -52,7 +52,7 @@ export function beginInTurn(
     const begin = () => {
       response.once('close', () => beginNext(socket));
       const waits = enterTurnOfClient(addressOf(request));
-      if (waits) void waits.then(() => pass(request, response));
+      if (waits) void waits.then(() => socket.destroyed || pass(request, response));
       else pass(request, response);
     };
     const line = lines.get(socket);

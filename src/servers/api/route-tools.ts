@@ -122,6 +122,8 @@ declare module 'fastify' {
     caller: Caller | undefined;
     /** The address that it comes from, by the trusted proxies' X-Forwarded-For; what Fastify says of it keeps a port. */
     readonly clientAddress: string;
+    /** Whose token came with the request. */
+    account: MailAccess | undefined;
     /** Whose things the call is about; undefined for routes of operators, and without an API key. */
     owner: Owner | undefined;
   }
