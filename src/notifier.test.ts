@@ -35,10 +35,21 @@ test('a start that cannot be says why in a line', async () => {
   const without = await run({ NOTIFIER_SPOOL: folder }).ended;
   assert.deepEqual(without.code, 1);
   assert.match(without.said, /^MAILSERVER_WEBHOOK_SECRET: expected .*\n$/);
+  const refused = async (spool: string) => {
+    const { code, said } = await run({ NOTIFIER_SPOOL: spool, MAILSERVER_WEBHOOK_SECRET: SECRET })
+      .ended;
+    assert.equal(code, 1);
+    return said;
+  };
   const nowhere = join(folder, 'nowhere');
-  const missing = await run({ NOTIFIER_SPOOL: nowhere, MAILSERVER_WEBHOOK_SECRET: SECRET }).ended;
-  assert.deepEqual(missing.code, 1);
-  assert.match(missing.said, /^the notifier cannot start: .*nowhere.*\n$/);
+  const expected = 'NOTIFIER_SPOOL: expected a writable folder, got';
+  assert.equal(
+    await refused(nowhere),
+    `${expected} "${nowhere}" (ENOENT: no such file or directory)\n`,
+  );
+  const file = join(folder, 'file');
+  await appendFile(file, '');
+  assert.equal(await refused(file), `${expected} "${file}" (ENOTDIR: not a directory)\n`);
 });
 
 for (const log of ['/dev/null', '/dev/full']) {

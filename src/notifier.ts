@@ -1,8 +1,9 @@
 /** The process beside a mail server that reports its changes to Postroom. */
 
 import { startNotifier } from './mailboxes/notifier/notifier.ts';
+import { Refusal } from './platform/errors/errors.ts';
 import { openLog } from './platform/log/log.ts';
-import { ConfigError, readConfig } from './run/config/config.ts';
+import { ConfigError, dataDirError, readConfig } from './run/config/config.ts';
 
 function refuseStart(error: unknown): never {
   const lines =
@@ -24,7 +25,13 @@ try {
   const log = openLog(logLevel);
   const { logger } = log;
   const { spool: directory, url } = notifier;
-  const running = await startNotifier({ directory, url, secret, logger });
+  const running = await startNotifier({ directory, url, secret, logger }).catch(
+    (error: unknown) => {
+      if (error instanceof Refusal) throw new ConfigError([`NOTIFIER_SPOOL: ${error.message}`]);
+      const isOfFolder = error instanceof Error && 'code' in error;
+      throw isOfFolder ? dataDirError(directory, error, 'NOTIFIER_SPOOL') : error;
+    },
+  );
   const stop = async () => {
     await running.stop();
     await log.close();

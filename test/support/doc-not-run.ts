@@ -36,7 +36,7 @@ const exceptions: readonly Exception[] = [
   },
   {
     page: 'docs/guides/spam.md',
-    begins: 'curl -v smtp:',
+    begins: 'curl -sv smtp:',
     reason: 'needs Rspamd; test/servers/rspamd.test.ts has the same message refused',
   },
   {

@@ -53,8 +53,8 @@ const LOGGED_CHARACTERS = 500;
  *   exist or belongs to another user
  */
 export async function startNotifier(options: NotifierOptions): Promise<Notifier> {
-  // The lock's own error would not name the folder.
-  await access(options.directory, constants.W_OK);
+  // The lock's own error would not name the folder, nor say that it is a file.
+  await access(`${options.directory}/.`, constants.W_OK);
   const unlock = lockDirectory(options.directory);
   if (unlock === undefined) {
     throw new Refusal('unavailable', `another notifier is running on ${options.directory}`);

@@ -20,6 +20,7 @@ export {
   beginMove,
   completeMove,
   databaseFile,
+  dataDirError,
   ensureDataDir,
   type FolderMove,
   forgetMove,

@@ -193,8 +193,8 @@ function passMissing(error: unknown): void {
   if (fileErrorCode(error) !== 'ENOENT') throw error;
 }
 
-/** The error of a start where DATA_DIR, or a file in it, cannot be written. */
-export function dataDirError(path: string, error: unknown): ConfigError {
+/** The error of a start where DATA_DIR, or a file in it, cannot be written. @param key another setting of a folder */
+export function dataDirError(path: string, error: unknown, key = 'DATA_DIR'): ConfigError {
   const found = `${quote(path)} (${explainFileError(error)})`;
-  return new ConfigError([problemLine('DATA_DIR', 'a writable folder', found)], { cause: error });
+  return new ConfigError([problemLine(key, 'a writable folder', found)], { cause: error });
 }
