@@ -3,7 +3,7 @@ import type { MailClient } from './mail/client.ts';
 import { type ClientOptions, StoredMailClient } from './mail/mail-client.ts';
 import { memoryStore } from './mail/memory-store.ts';
 import { type Platform, thisPlatform } from './mail/platform.ts';
-import { ownerOf, type TokenSource } from './mail/server.ts';
+import { type MailToken, ownerOf, type TokenSource } from './mail/server.ts';
 import type { Row, Store } from './mail/store.ts';
 import { readBaseUrl } from './transport.ts';
 
@@ -58,20 +58,33 @@ export async function openMail(options: MailOptions): Promise<MailClient> {
   const baseUrl = readBaseUrl(options.baseUrl);
   const { store } = options;
   const accounts = await store?.range({ table: 'accounts', prefix: [] }).catch(() => undefined);
-  const known =
-    options.address ??
-    ('address' in auth
-      ? auth.address
-      : (soleAccount(accounts ?? [], baseUrl) ?? ownerOf((await auth()).token)));
+  let known =
+    options.address ?? ('address' in auth ? auth.address : soleAccount(accounts ?? [], baseUrl));
+  let first: MailToken | undefined;
+  if (known === undefined && typeof auth === 'function') {
+    first = await auth();
+    known = ownerOf(first.token);
+  }
   const address = known?.toLowerCase();
   if (!address)
     throw new TypeError(
-      'address is missing: `address`, `auth` or the token has to name the account, such as ada@acme.test',
+      'address is missing: `address`, `auth` or the token must name the account, as ada@acme.test',
     );
   const start = async (place: Pick<ClientOptions, 'store' | 'storage'>) => {
-    const how = { syncAll: sync === 'all', bodyBudget, platform };
-    const who = { baseUrl, address, auth, app };
-    const client = new StoredMailClient({ ...who, ...how, ...place });
+    // A login may give a token once: the one that said whose it is, is used.
+    const next = async () => {
+      const token = first;
+      first = undefined;
+      return token ?? (await (auth as TokenSource)());
+    };
+    const how = { app, syncAll: sync === 'all', bodyBudget, platform };
+    const client = new StoredMailClient({
+      baseUrl,
+      address,
+      auth: first ? next : auth,
+      ...how,
+      ...place,
+    });
     await client.start();
     return client;
   };

@@ -42,6 +42,11 @@ export interface SessionOptions {
   readonly pauseMs?: number;
 }
 
+/** Of the parts of its form. */
+export interface SessionProps {
+  readonly session: ComposeSession;
+}
+
 export class ComposeSession {
   readonly content: ComposeContent;
   /** "Draft saved", or nothing. */
@@ -257,9 +262,8 @@ export class ComposeSession {
       isTakenBack = true;
       const told = setTimeout(page.say, TOLD_AFTER_MS, 'It is taken back once the server answers');
       try {
-        const answer = await sent.cancel();
-        const draft = answer && { mailbox: answer.draft.mailbox, id: answer.draft.uid };
-        page.reopen({ ...content, kept: draft ?? content.kept });
+        const { mailbox, id } = (await sent.cancel())?.draft ?? {};
+        page.reopen({ ...content, kept: mailbox && id ? { mailbox, id } : content.kept });
       } catch (error) {
         isTakenBack = false;
         page.sayFailure('It was not taken back', error);

@@ -47,7 +47,7 @@ function startSession(start: Partial<ComposeContent> = {}) {
       log.push(`send ${options?.undoSeconds}`);
       sent.push(mail);
       if (mail.draft) drafts.delete(Number(mail.draft.id));
-      const cancel = async () => ({ ok: true, draft: { mailbox: 'Drafts', uid: 9 } });
+      const cancel = async () => ({ ok: true, draft: { mailbox: 'Drafts', id: 9, uid: 9 } });
       const done: SendOperation = {
         ...operation(),
         kind: 'send',

@@ -74,8 +74,8 @@ export const Card = ({ account, message, isOpen, toggle }: CardProps) => {
 /** It is not sent, and its draft goes on. */
 async function takeBack(account: Account, { operation }: SentMail): Promise<void> {
   try {
-    const { mailbox, uid } = (await operation.cancel())?.draft ?? {};
-    if (mailbox && uid) startWriting({ kind: 'draft', account, about: { mailbox, id: uid } });
+    const { draft } = (await operation.cancel()) ?? {};
+    if (draft) startWriting({ kind: 'draft', account, about: draft });
   } catch (error) {
     sayFailure('It was not taken back', error);
   }

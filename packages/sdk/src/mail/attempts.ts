@@ -49,11 +49,12 @@ export class Attempts {
   /** @returns why nothing is tried any more, where the session is over */
   failed(key: string, error: unknown): string | undefined {
     if (error instanceof SessionEnded) return error.message;
-    if (error instanceof ApiError && endsSession(error)) return error.code;
+    const answer = error instanceof ApiError ? error : undefined;
+    if (answer && endsSession(answer)) return answer.code;
     // All of this tab waits already.
-    if (error instanceof ApiError && error.status === 429) return undefined;
+    if (answer?.status === 429) return undefined;
     const now = this.#platform.ticks();
-    const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
+    const asked = 1000 * (answer?.retryAfter ?? 0);
     if (isAway(error)) {
       this.isOffline = true;
       const wait = Math.max(asked, pauseAfter(this.#failures++, this.#platform));

@@ -113,9 +113,15 @@ export interface SendOperation extends Operation {
   readonly sendId: Promise<string>;
   /**
    * Before it went out, or after the server refused it: it is a draft again, with its files. ApiError `already_sent` when too
-   * late; undefined where it never left.
+   * late; undefined where it was taken back before.
    */
-  cancel(): Promise<CancelSendAnswer | undefined>;
+  cancel(): Promise<TakenBack | undefined>;
+}
+
+/** What became of a mail that was taken back. */
+export interface TakenBack {
+  /** As the server says it; where the mail never left, it has an `id` alone. */
+  readonly draft: MessageLocation & Partial<CancelSendAnswer['draft']>;
 }
 
 /** What became of a mail. Until it goes out, `operation.cancel()` makes it a draft again. */

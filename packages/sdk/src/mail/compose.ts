@@ -3,7 +3,7 @@ import type { Copy } from './copy.ts';
 import { oneLine, people, type WrittenFile, words, writeMessage } from './mime.ts';
 import { findNamed, locate, locateLeft } from './named.ts';
 import { toError } from './operation.ts';
-import type { OperationRow, StoredAttachment, StoredError } from './rows.ts';
+import type { OperationRow, StoredAttachment } from './rows.ts';
 import type { MailServer } from './server.ts';
 
 /** The body of `POST /mail/send`, with the names of blobs in place of the bytes of files. */
@@ -59,16 +59,11 @@ async function readFile(
   const bytes = await copy.bytes(blob);
   if (bytes) return bytes;
   const located = from && locateLeft(from, copy);
-  if (!located) throw toError(GONE);
+  // As the server says it.
+  if (!located)
+    throw toError({ status: 404, code: 'message_not_found', detail: 'the file is gone' });
   const { mailbox, uid } = located;
   const query = { mailbox, uid, part: from.part };
   const part = await server.call('GET /mail/attachment', { query });
   return new Uint8Array(await part.arrayBuffer());
 }
-
-/** As the server says it. */
-const GONE: StoredError = {
-  status: 404,
-  code: 'message_not_found',
-  detail: 'the file is gone',
-};

@@ -97,7 +97,7 @@ export class Copy {
   }
 
   /** One after the other, each with what the one before left. */
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+  #inTurn(work: () => Promise<void>): Promise<void> {
     const done = this.#writing.then(work);
     this.#writing = done.catch(() => undefined);
     return done;
@@ -129,8 +129,10 @@ export class Copy {
     // Not before all is read: what could not be read is not known.
     this.row = row;
     this.mailboxes = mailboxes as MailboxRow[];
+    // What this tab added meanwhile.
+    const added = this.operations.filter(({ seq }) => seq >= (row?.seq ?? 0));
     this.operations = operations as OperationRow[];
-    this.touch();
+    this.#keep(added);
   }
 
   /**
@@ -151,8 +153,8 @@ export class Copy {
   /** Wants the leader to read a mailbox, or has read it for others. */
   async ask(name: string, isRead = false): Promise<void> {
     await this.store.update('accounts', [this.account], (row) => {
-      if (!row) return [];
-      const account = row as AccountRow;
+      const account = row as AccountRow | undefined;
+      if (!account) return [];
       const others = account.asked?.filter((one) => one !== name) ?? [];
       return [put('accounts', { ...account, asked: isRead ? others : [...others, name] })];
     });
@@ -264,43 +266,33 @@ export class Copy {
    *
    * @throws Error where the account signed out
    */
-  add(
+  async add(
     make: (seq: number) => readonly NewOperation[],
     files: readonly Change[] = [],
   ): Promise<OperationRow[]> {
-    return this.#inTurn(async () => {
-      const group = makeId();
-      let added: OperationRow[] = [];
-      let next: AccountRow | undefined;
-      let isKnown = false;
-      await this.store.update('accounts', [this.account], (row) => {
-        const account = row as AccountRow | undefined;
-        if (!account || account.signedOut) throw new Error('signed out');
-        added = make(account.seq).map((operation, index) => {
-          const id = index === 0 ? group : `${group}-${index}`;
-          const seq = account.seq + index;
-          return { ...operation, account: this.account, seq, id, group, state: 'queued' };
-        });
-        isKnown = this.#isKnown(account);
-        next = { ...account, seq: account.seq + added.length };
-        return [put('accounts', next), ...added.map((one) => put('operations', one)), ...files];
+    const group = makeId();
+    let added: OperationRow[] = [];
+    let next: AccountRow | undefined;
+    let isKnown = false;
+    await this.store.update('accounts', [this.account], (row) => {
+      const account = row as AccountRow | undefined;
+      if (!account || account.signedOut) throw new Error('signed out');
+      added = make(account.seq).map((operation, index) => {
+        const id = index === 0 ? group : `${group}-${index}`;
+        const seq = account.seq + index;
+        return { ...operation, account: this.account, seq, id, group, state: 'queued' };
       });
-      for (const file of files) if ('put' in file) this.#files.set(String(file.row.blob), file);
-      // Another tab stored changes, and perhaps died before it told: they go before these. Whether they can be read now or
-      // not, these are stored: whoever was told otherwise would send a mail again.
-      if (
-        !isKnown &&
-        (await this.#read().then(
-          () => true,
-          () => false,
-        ))
-      )
-        return added;
-      if (isKnown) this.row = next;
-      this.operations = [...this.operations, ...added];
-      this.touch();
-      return added;
+      isKnown = this.#isKnown(account);
+      next = { ...account, seq: account.seq + added.length };
+      return [put('accounts', next), ...added.map((one) => put('operations', one)), ...files];
     });
+    for (const file of files) if ('put' in file) this.#files.set(String(file.row.blob), file);
+    this.#keep(added);
+    if (isKnown) this.row = next;
+    // Another tab stored changes, and perhaps died before it told: they go before these. Whether they can be read now or not,
+    // these are stored: whoever was told otherwise would send a mail again.
+    else await this.reload().catch(() => undefined);
+    return added;
   }
 
   /**
@@ -347,6 +339,13 @@ export class Copy {
     this.mailboxes = [...mailboxes.values()];
     // They are in their order still: only those were written that were there.
     this.operations = [...operations.values()];
+    this.touch();
+  }
+
+  /** They are the last ones. What was read of one meanwhile is later: the tab that leads may have it at the server already. */
+  #keep(added: readonly OperationRow[]): void {
+    const known = new Set(this.operations.map(({ seq }) => seq));
+    this.operations = [...this.operations, ...added.filter(({ seq }) => !known.has(seq))];
     this.touch();
   }
 }

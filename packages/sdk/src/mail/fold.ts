@@ -102,8 +102,8 @@ export async function fold(copy: Base): Promise<Overlay> {
     }
     if (typeof place !== 'number') return undefined;
     const key = keyOf(place, id);
-    const none = { base: undefined, facts: undefined, hidden: false, pending: false };
-    if (!real.has(key)) real.set(key, { place, id, ...none });
+    const none = { place, id, base: undefined, facts: undefined, hidden: false, pending: false };
+    if (!real.has(key)) real.set(key, none);
     return real.get(key);
   };
 

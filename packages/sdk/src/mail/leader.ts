@@ -164,7 +164,6 @@ export class Leader {
 
   #pumpAt(time: number): void {
     const { platform } = this.#options;
-    this.#cancelTimer();
     this.#cancelTimer = platform.after(Math.max(0, time - platform.ticks()), () => this.pump());
   }
 

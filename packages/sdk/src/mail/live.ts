@@ -41,8 +41,8 @@ export class Live {
   #running = false;
   /** Counts the attempts, so that a late token opens no second socket. */
   #attempt = 0;
-  /** Something came since the last look. */
-  #isHeard = false;
+  /** So long nothing may come: two heartbeats. */
+  #patience = 0;
   isLive = false;
 
   constructor(options: LiveOptions) {
@@ -87,7 +87,7 @@ export class Live {
     if (!socket) return;
     this.#socket = socket;
     tell('sent', 'GET /ws');
-    this.#cancelTimer = platform.after(HELLO_MS, () => this.#lose(0));
+    this.#listen(HELLO_MS);
     socket.onmessage = ({ data }) => this.#hear(String(data));
     socket.onclose = ({ code }) => {
       tell('received', `closed ${code}`);
@@ -104,22 +104,19 @@ export class Live {
     }
     this.#options.tell('received', event.type, event);
     if (event.type === 'hello') {
-      this.#cancelTimer();
       this.#failures = 0;
       this.isLive = true;
-      this.#listen(1100 * event.heartbeatSeconds);
+      this.#patience = 2000 * event.heartbeatSeconds;
     }
-    this.#isHeard = true;
-    if (this.isLive) this.#options.heard(event);
+    if (!this.isLive) return;
+    this.#listen(this.#patience);
+    this.#options.heard(event);
   }
 
   /** Where no heartbeat comes, the network is gone without a word. @param ms so long nothing may come */
   #listen(ms: number): void {
-    this.#isHeard = false;
-    this.#cancelTimer = this.#options.platform.after(ms, () => {
-      if (this.#isHeard) this.#listen(ms);
-      else this.#lose(0);
-    });
+    this.#cancelTimer();
+    this.#cancelTimer = this.#options.platform.after(ms, () => this.#lose(0));
   }
 
   #lose(code: number): void {

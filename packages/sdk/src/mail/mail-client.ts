@@ -318,12 +318,10 @@ export class StoredMailClient implements MailClient, ClientParts {
     this.#opened.add(name);
     this.#leader?.sync(name);
     await this.#ask(name);
-    await this.#telling.waitUntil(() => !this.copy.asked.includes(name) || this.#isAway);
-  }
-
-  /** What could be read is not, for now. */
-  get #isAway(): boolean {
-    return this.state === 'offline' || this.state === 'stopped';
+    // What could be read is not, for now, where there is no network.
+    await this.#telling.waitUntil(
+      () => !this.copy.asked.includes(name) || ['offline', 'stopped'].includes(this.state),
+    );
   }
 
   #setState(state: MailState, reason?: string): void {

@@ -15,16 +15,15 @@ import type {
 import type { Copy, NewOperation } from './copy.ts';
 import { changeFlags } from './fold.ts';
 import { BINARY } from './mime.ts';
+import { locateLeft } from './named.ts';
 import { type OperationTools, StoredOperation, toOperation } from './operation.ts';
 import {
   type FlagsBefore,
   factsOf,
   MAX_IDS,
   type MessageFacts,
-  placedIn,
   readLocalId,
   type StoredMail,
-  uidOf,
 } from './rows.ts';
 import type { ReadView } from './telling.ts';
 import { findShown, listIds, listView, toMessage, viewThread } from './views.ts';
@@ -183,11 +182,7 @@ export class StoredMailbox implements MailboxHandle {
     const { copy } = this.#parts;
     const place = copy.place(this.name);
     // A message that has its UID by now is named by it, unless the mailbox was made anew since.
-    const nameOf = (id: MessageId) => {
-      const now = place.uidvalidity;
-      const isOther = (placedIn(id, copy.operations) ?? now) !== now;
-      return (!isOther && uidOf(id, copy.operations)) || id;
-    };
+    const nameOf = (id: MessageId) => locateLeft({ mailbox: this.name, id }, copy)?.uid ?? id;
     const all = [...new Set(ids)];
     const pieces: NewOperation[] = [];
     for (let at = 0; at < all.length; at += MAX_IDS) {

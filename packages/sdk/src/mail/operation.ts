@@ -1,11 +1,11 @@
 /** What an app holds of a change: whether the server has it, and how it is taken back. */
 import type { CancelSendAnswer } from '../api-types.ts';
 import { ApiError } from '../errors.ts';
-import type { Operation, SendOperation } from './client.ts';
+import type { Operation, SendOperation, TakenBack } from './client.ts';
 import type { Copy } from './copy.ts';
 import { inverse } from './outbox.ts';
 import { makeId, type Platform } from './platform.ts';
-import { isWaiting, type OperationRow, type StoredError } from './rows.ts';
+import { isWaiting, localId, type OperationRow, type StoredError } from './rows.ts';
 import type { MailServer } from './server.ts';
 
 /** Calls again whenever what is stored changed, until it answers true. */
@@ -84,8 +84,6 @@ export class StoredOperation implements Operation {
 }
 
 export class StoredSend extends StoredOperation implements SendOperation {
-  override readonly kind = 'send';
-
   get sendId(): Promise<string> {
     return this.applied.then(() => this.rows()[0]?.sendId ?? '');
   }
@@ -95,23 +93,34 @@ export class StoredSend extends StoredOperation implements SendOperation {
     await this.cancel();
   }
 
-  async cancel(): Promise<CancelSendAnswer | undefined> {
+  async cancel(): Promise<TakenBack | undefined> {
     const [row] = this.rows();
     if (!row || row.state === 'cancelled') return undefined;
     const { copy, change, waitUntil } = this.tools;
     const { seq, mail, shown } = row;
-    const [cancelling] = await change(() => [
+    const [cancelling] = (await change(() => [
       { kind: 'send', ...copy.place(), ids: [], inverseOf: seq, needs: seq, mail, shown },
-    ]);
-    if (!cancelling) return undefined;
+    ])) as [OperationRow];
     let now: OperationRow | undefined;
     await waitUntil(() => {
       now = copy.operations.find((one) => one.seq === cancelling.seq);
       return now?.kind !== 'send' || !isWaiting(now);
     });
     if (now?.error) throw toError(now.error);
-    return now?.cancelled;
+    if (now?.kind !== 'append') return takenBack(now?.cancelled);
+    const { draft } = mail ?? {};
+    if (draft) {
+      // All of it is in the new draft: the one that it was written in goes, once that is there.
+      const old = { ...copy.place(draft.mailbox), uidvalidity: draft.uidvalidity };
+      await change(() => [{ kind: 'delete', ...old, ids: [draft.id], needs: cancelling.seq }]);
+    }
+    return { draft: { mailbox: now.mailbox, id: localId(now.seq, 0) } };
   }
+}
+
+/** The server's answer. */
+export function takenBack(answer: CancelSendAnswer | undefined): TakenBack | undefined {
+  return answer && { draft: { ...answer.draft, id: answer.draft.uid } };
 }
 
 export function toOperation(tools: OperationTools, rows: readonly OperationRow[]): StoredOperation {

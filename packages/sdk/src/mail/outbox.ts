@@ -196,7 +196,7 @@ export function outdated(operations: readonly OperationRow[], now: number): Oper
   const isNeeded = (one: OperationRow) =>
     isLive(one) ||
     Date.parse(one.mail?.sendAt ?? '') > now ||
-    (one.sentAt ?? 0) + 1000 * (one.undoSeconds ?? 0) > now;
+    Number(one.sentAt) + 1000 * Number(one.undoSeconds) > now;
   const refs = operations.filter(isNeeded).flatMap(refsOf);
   const named = new Set(refs.map((id) => readLocalId(id)?.seq));
   const over = operations.filter((operation) => !isLive(operation));

@@ -10,12 +10,13 @@ import type {
 } from './client.ts';
 import type { Copy, NewOperation } from './copy.ts';
 import { findNamed, locate, locateLeft } from './named.ts';
-import { type OperationTools, StoredSend, toOperation } from './operation.ts';
+import { type OperationTools, StoredSend, takenBack, toOperation } from './operation.ts';
 import { makeId, type Platform } from './platform.ts';
 import {
   localId,
   type MessageFacts,
   type NamedMessage,
+  type OperationRow,
   put,
   readLocalId,
   type StoredAttachment,
@@ -61,8 +62,7 @@ export async function saveDraft(
     const place = tools.copy.place(replaces.mailbox);
     return [append, { kind: 'delete', ...place, ids: [replaces.id], needs: seq, inverseOf }];
   }, files);
-  const [made] = rows;
-  if (!made) throw new Error('no change');
+  const [made] = rows as [OperationRow];
   const operation = toOperation(tools, [made]);
   return { mailbox: drafts.mailbox, id: localId(made.seq, 0), operation };
 }
@@ -72,30 +72,29 @@ export async function readSends(tools: OperationTools): Promise<SentMail[]> {
   const { copy, server } = tools;
   const rows = new Map(copy.operations.map((row) => [row.sendId, row]));
   const ids = [...rows.keys()].filter((id) => id !== undefined).reverse();
-  const found = new Map<string, SentMail>();
-  for (let at = 0; at === 0 || at < ids.length; at += SENDS_READ) {
-    const body = { ids: ids.slice(at, at + SENDS_READ), waiting: at === 0 };
-    const { sends } = await server.call('POST /mail/sends/read', { body });
-    for (const send of sends) {
-      const { id, copy: sent } = send;
-      const row = rows.get(id);
-      const located = row?.mail?.draft && locateLeft(row.mail.draft, copy);
-      const shown = await findNamed(sent && { ...sent, id: sent.uid }, copy);
-      found.set(id, {
-        ...send,
-        subject: row?.mail?.subject ?? shown?.envelope.subject ?? '',
-        draft: located && { mailbox: located.mailbox, id: located.uid },
-        operation: row ? new StoredSend(tools, [row]) : sentElsewhere(id, server),
-      });
-    }
-  }
+  // Of more than so many those that wait are among the others.
+  const body = { ids: ids.slice(0, SENDS_READ), waiting: true };
+  const { sends } = await server.call('POST /mail/sends/read', { body });
+  const read = sends.map(async (send): Promise<SentMail> => {
+    const { id, copy: sent } = send;
+    const row = rows.get(id);
+    const located = row?.mail?.draft && locateLeft(row.mail.draft, copy);
+    const shown = await findNamed(sent && { ...sent, id: sent.uid }, copy);
+    return {
+      ...send,
+      subject: row?.mail?.subject ?? shown?.envelope.subject ?? '',
+      draft: located && { mailbox: located.mailbox, id: located.uid },
+      operation: row ? new StoredSend(tools, [row]) : sentElsewhere(id, server),
+    };
+  });
   const isOwn = ({ id }: Send) => Number(rows.has(id));
-  return [...found.values()].sort((a, b) => isOwn(a) - isOwn(b));
+  return (await Promise.all(read)).sort((a, b) => isOwn(a) - isOwn(b));
 }
 
 /** Mail of another app of the account: the server alone knows it. */
 function sentElsewhere(id: string, server: MailServer): SendOperation {
-  const cancel = () => server.call('POST /mail/sends/cancel', { body: { id } });
+  const cancel = async () =>
+    takenBack(await server.call('POST /mail/sends/cancel', { body: { id } }));
   const undo = async () => void (await cancel());
   return {
     id,

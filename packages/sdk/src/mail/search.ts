@@ -17,21 +17,14 @@ export async function search(
   query: SearchMessagesBody,
   signal: AbortSignal | undefined,
 ): Promise<SearchResult> {
+  const none = { cursor: undefined, indexing: false };
   try {
-    const {
-      matches,
-      cursor,
-      indexing = false,
-    } = await server.call('POST /mail/search', {
-      body: query,
-      signal,
-    });
-    const found = matches.map((match) => ({ ...match, id: match.uid }));
-    return { matches: found, cursor, indexing, offline: false };
+    const found = await server.call('POST /mail/search', { body: query, signal });
+    const matches = found.matches.map((match) => ({ ...match, id: match.uid }));
+    return { ...none, ...found, matches, offline: false };
   } catch (error) {
     if (!isAway(error) || signal?.aborted) throw error;
-    const matches = await searchCopy(copy, query);
-    return { matches, cursor: undefined, indexing: false, offline: true };
+    return { ...none, matches: await searchCopy(copy, query), offline: true };
   }
 }
 

@@ -71,7 +71,7 @@ export class MailServer {
 
   /** Whether the token itself says whose it is; others are asked. */
   get isOurs(): boolean {
-    return this.#token !== undefined && ownerOf(this.#token) !== undefined;
+    return ownerOf(this.#token ?? '') !== undefined;
   }
 
   get isLow(): boolean {

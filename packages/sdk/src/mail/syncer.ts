@@ -57,10 +57,9 @@ export class Syncer {
 
   /** A sync of the mailbox that gets messages waits for the answer: it would show them a second time. */
   bringing(operation: OperationRow, push: Promise<void>): Promise<void> {
-    const { kind } = operation;
+    const { kind, to } = operation;
     const target = placesOf(operation, this.#lead.copy.placeOf).at(-1);
-    const brings = kind === 'append' || kind === 'move' || kind === 'copy';
-    if (!brings || typeof target !== 'number') return push;
+    if ((kind !== 'append' && to === undefined) || typeof target !== 'number') return push;
     const incoming = this.#incoming.get(target) ?? new Set();
     const isOver = push.catch(() => undefined);
     this.#incoming.set(target, incoming.add(isOver));

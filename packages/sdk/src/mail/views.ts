@@ -204,8 +204,8 @@ export function rowToMessage(row: MessageRow, mailbox: string): MailMessage {
 /** The object of before, where nothing of it changed: who draws a list then leaves the row alone. */
 function keepSame(before: MailMessage | undefined, now: MailMessage): MailMessage {
   // What can change of a message; or shows that another one has its id, in a mailbox that was made anew.
-  const state = ({ pending, flags, size, internalDate, envelope }: MailMessage) =>
-    JSON.stringify([pending, flags, size, internalDate, envelope.subject, envelope.messageId]);
+  const state = (one: MailMessage) =>
+    [one.pending, one.flags, one.size, one.internalDate, one.envelope.messageId].join();
   return before && state(before) === state(now) ? before : now;
 }
 

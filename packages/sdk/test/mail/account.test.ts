@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BodyRow } from '../../src/mail/rows.ts';
 import { TABLES, type TableName } from '../../src/mail/store.ts';
-import { memoryStore, openMail } from '../../src/mail.ts';
+import { memoryStore, openMail, SessionEnded } from '../../src/mail.ts';
 import { FakeServer } from '../../src/testing/testing.ts';
 import { BODY_BUDGET, World } from './world.ts';
 
@@ -59,6 +59,29 @@ test('who opens mail of no account is told what names one', async () => {
       message: /`address`, `auth` or the token.+ada@acme\.test/,
     });
   }
+});
+
+test('a login that gives its token once opens mail whose account the token names', async () => {
+  const { clock, platform } = new FakeServer();
+  let given = 0;
+  const auth = async () => {
+    if (++given > 1) throw new SessionEnded('the login of this tab is over');
+    return { token: ownToken(BOB), expires_in: 3600 };
+  };
+  const client = await openMail({
+    baseUrl: 'https://mail.test',
+    auth,
+    platform: {
+      ...platform,
+      connect: undefined,
+      fetch: async () => {
+        throw new TypeError('fetch failed');
+      },
+    },
+  });
+  await clock.advance(60_000);
+  assert.deepEqual([client.address, client.state, given], [BOB, 'offline', 1]);
+  await client.close();
 });
 
 test('a network that wants a login first ends no session: the password is not refused', async () => {

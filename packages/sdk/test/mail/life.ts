@@ -133,7 +133,7 @@ export class Life {
       if (!sent || this.#cancelled.has(sent.id)) return;
       this.#cancelled.set(sent.id, undefined);
       void sent.cancel().then(
-        (answer) => this.#cancelled.set(sent.id, answer === undefined),
+        (answer) => this.#cancelled.set(sent.id, answer?.draft.uid === undefined),
         // Too late: it went.
         () => this.#cancelled.set(sent.id, false),
       );

@@ -230,6 +230,31 @@ test('mail that waits for a network is a draft again at once where it is taken b
   assert.equal(world.account.mailbox('Drafts').uids.length, 1);
 });
 
+test('mail that waits is one draft where it is taken back, also where it was written in another one', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const { operation, ...draft } = await client.saveDraft(mail);
+  await world.pass(1000, operation.applied);
+  world.server.online = false;
+  world.server.dropSockets();
+  await world.pass(8000);
+  const sent = await client.send({ ...mail, draft, text: 'Newer' });
+  const taking = sent.cancel();
+  await world.pass(0, taking);
+  const taken = await taking;
+  const shown = async () => {
+    const { messages } = await client.mailbox('Drafts').list();
+    return messages.map(({ preview, id }) => [preview, id]);
+  };
+  assert.deepEqual(await shown(), [['Newer', taken?.draft.id]]);
+  world.server.online = true;
+  client.reconnect();
+  await world.pass(60_000);
+  assert.deepEqual(await shown(), [['Newer', 2]]);
+  assert.deepEqual(world.account.mailbox('Drafts').uids, [2]);
+});
+
 test('mail that waits and is taken back twice at once is one draft', async () => {
   const world = new World({ seed: 1, withLocks: true });
   const { client } = await world.open();
@@ -451,13 +476,14 @@ test('mail whose request was lost over a day ago is not sent blindly: the user i
   );
   const cancelling = askedAgain[0]?.cancel();
   await world.pass(60_000, cancelling);
-  assert.equal(await cancelling, undefined);
+  const { draft } = (await cancelling) ?? {};
   await world.pass(1000);
   const { messages } = await client.mailbox('Drafts').list();
   assert.deepEqual(
     messages.map(({ envelope }) => envelope.subject),
     ['Later'],
   );
+  assert.equal(draft?.mailbox, 'Drafts');
   next.on('uncertain', ({ operation }) => askedAgain.push(operation));
   assert.equal(askedAgain.length, 1);
 });
