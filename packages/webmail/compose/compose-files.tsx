@@ -7,7 +7,7 @@ import { Icon } from '../ui/icon.tsx';
 import { sets } from '../ui/sets.ts';
 import { FILES_MAX, uploadSize } from './checks.ts';
 import type { Quote } from './content.ts';
-import type { ComposeSession } from './session.ts';
+import type { ComposeSession, SessionProps } from './session.ts';
 
 /** Files that are dropped on a form or pasted into it. */
 export function useFiles(session: ComposeSession) {
@@ -35,11 +35,7 @@ export function useFiles(session: ComposeSession) {
   };
 }
 
-interface FilesProps {
-  readonly session: ComposeSession;
-}
-
-export const FileList = ({ session }: FilesProps) => {
+export const FileList = ({ session }: SessionProps) => {
   const { files } = session.content;
   const size = uploadSize(files);
   const remove = (at: number) => session.change({ files: files.toSpliced(at, 1) });
@@ -67,7 +63,7 @@ export const FileList = ({ session }: FilesProps) => {
 };
 
 /** Chooses files of this device. */
-export const AttachButton = ({ session }: FilesProps) => (
+export const AttachButton = ({ session }: SessionProps) => (
   <label class="tool attach-button" title="Attach files">
     <Icon name="attach" />
     <input

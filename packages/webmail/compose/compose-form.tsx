@@ -4,18 +4,17 @@ import { Button, Tool } from '../ui/button.tsx';
 import { component } from '../ui/component.ts';
 import { Failure } from '../ui/loaded.tsx';
 import { Menu } from '../ui/menu.tsx';
-import { sets, turns } from '../ui/sets.ts';
+import { onText, sets, turns } from '../ui/sets.ts';
 import { AttachButton, FileList, QuoteFold, useFiles } from './compose-files.tsx';
 import { PlainEditor, RichEditor } from './editor.tsx';
 import { textOf } from './html-tools.ts';
 import { LaterMenu } from './later-menu.tsx';
 import { Recipients } from './recipients.tsx';
 import { textToHtml } from './reply.ts';
-import type { ComposeSession } from './session.ts';
+import type { SessionProps } from './session.ts';
 
-interface FormProps {
+interface FormProps extends SessionProps {
   readonly title: string;
-  readonly session: ComposeSession;
 }
 
 export const ComposeForm = component<FormProps>(['title', 'session'], (props) => {
@@ -62,7 +61,7 @@ export const ComposeForm = component<FormProps>(['title', 'session'], (props) =>
 });
 
 /** To, Cc, Bcc and the subject. */
-const ComposeFields = component<{ session: ComposeSession }>(['session'], ({ session }) => {
+const ComposeFields = component<SessionProps>(['session'], ({ session }) => {
   const { content } = session;
   const hasCopies = ref(content.cc.length + content.bcc.length > 0);
   const people = (field: 'to' | 'cc' | 'bcc', label: string) => (
@@ -90,18 +89,14 @@ const ComposeFields = component<{ session: ComposeSession }>(['session'], ({ ses
           type="text"
           dir="auto"
           value={content.subject}
-          onInput={(event) => session.change({ subject: (event.target as HTMLInputElement).value })}
+          onInput={onText((subject) => session.change({ subject }))}
         />
       </label>
     </>
   );
 });
 
-interface PartProps {
-  readonly session: ComposeSession;
-}
-
-const ComposeText = ({ session }: PartProps) =>
+const ComposeText = ({ session }: SessionProps) =>
   session.content.html === undefined ? (
     <PlainEditor
       text={session.content.text}
@@ -116,7 +111,7 @@ const ComposeText = ({ session }: PartProps) =>
     />
   );
 
-const ComposeFoot = ({ session }: PartProps) => {
+const ComposeFoot = ({ session }: SessionProps) => {
   const { html, text } = session.content;
   const turn = () =>
     session.change(

@@ -5,6 +5,7 @@ import { Tool } from '../ui/button.tsx';
 import { component } from '../ui/component.ts';
 import { reasonOf } from '../ui/format.ts';
 import { Failure } from '../ui/loaded.tsx';
+import { onText } from '../ui/sets.ts';
 import { rebuild } from './html-tools.ts';
 
 interface PlainProps {
@@ -28,7 +29,7 @@ export const PlainEditor = component<PlainProps>(['text', 'onChange', 'startsHer
       dir="auto"
       aria-label="Text"
       value={props.text}
-      onInput={(event) => props.onChange((event.target as HTMLTextAreaElement).value)}
+      onInput={onText(props.onChange)}
     />
   );
 });

@@ -5,7 +5,7 @@ import type { MailClient } from '../../sdk/src/mail/client.ts';
 import { component } from '../ui/component.ts';
 import { Icon } from '../ui/icon.tsx';
 import { useOptions } from '../ui/options.tsx';
-import { sets } from '../ui/sets.ts';
+import { onText, sets } from '../ui/sets.ts';
 import { announce } from '../ui/toasts.tsx';
 import { isAddress, parseAddresses, toCorrespondents, writeAddresses } from './addresses.ts';
 
@@ -79,12 +79,12 @@ function useEntries(props: RecipientsProps) {
     if (key === 'Backspace' && (typed.value !== '' || props.people.length === 0)) return;
     options.press(event, keys);
   };
-  const write = (event: Event) => {
-    typed.value = (event.target as HTMLInputElement).value;
+  const write = onText((text) => {
+    typed.value = text;
     // A comma within quotes ends no address.
     if (/[,;]\s*$/.test(typed.value) && typed.value.split('"').length % 2 === 1) commit();
     else void suggest();
-  };
+  });
   const paste = (event: ClipboardEvent) => {
     const people = parseAddresses(event.clipboardData?.getData('text/plain') ?? '');
     if (people.length < 2 && !isAddress(people[0]?.address ?? '')) return;

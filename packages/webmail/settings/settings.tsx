@@ -5,6 +5,7 @@ import type { Account } from '../state/parts.ts';
 import * as remembered from '../state/remembered.ts';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
+import { onText } from '../ui/sets.ts';
 
 const themes = [
   ['system', 'As the system'],
@@ -71,10 +72,9 @@ function Switch({ label, isOn }: { label: string; isOn: Ref<boolean> }) {
 
 const Signature = ({ address }: { address: string }) => {
   const { signatures } = remembered;
-  const change = (event: Event) => {
-    const text = (event.target as HTMLTextAreaElement).value;
+  const change = onText((text) => {
     signatures.value = { ...signatures.value, [address]: text };
-  };
+  });
   return (
     <label class="field">
       Signature of {address}

@@ -9,6 +9,7 @@ import { route } from '../state/route.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { Icon, type IconName } from '../ui/icon.tsx';
 import { useOptions } from '../ui/options.tsx';
+import { onText } from '../ui/sets.ts';
 import { sayFailure } from '../ui/toasts.tsx';
 
 interface Place {
@@ -54,10 +55,10 @@ export const MoveDialog = defineComponent(() => {
     choose: (place) => void choose(what, place),
     show: ({ icon, title }) => [<Icon name={icon} />, title],
   });
-  const type = (event: Event) => {
-    words.value = (event.target as HTMLInputElement).value;
+  const type = onText((text) => {
+    words.value = text;
     options.active.value = 0;
-  };
+  });
   return () => (
     <Dialog title="Move to" close={closeOverlay}>
       <input

@@ -40,6 +40,8 @@ export class OpenAccount implements Account {
   /** Takes away what was said of the end of the login. */
   #unsay = () => {};
   #timer: ReturnType<typeof setTimeout> | undefined;
+  /** Mail that waited when the page was opened: no form has its text, where it is refused. */
+  #left: ReadonlySet<string> = new Set();
   /** The copy of a login of this tab, which leaves nothing on the machine. */
   readonly #memory: Store | undefined;
   readonly live = shallowReactive({
@@ -98,26 +100,28 @@ export class OpenAccount implements Account {
         });
       }
     });
-    client.on('mailboxes', take);
-    client.on('pending', (told) => {
-      const before = live.pending.filter(isSend);
+    client.on('mailboxes', (told) => {
+      const before = sentIn(live.mailboxes);
       take(told);
-      if (before.some(({ id }) => !told.pending.some((one) => one.id === id))) readWaiting();
+      // Mail for later was written or taken back, here or on another device.
+      if (sentIn(told.mailboxes) !== before) readWaiting();
     });
-    client.on('rejected', ({ operation, error }) => {
-      const reason = reasonOf(error);
+    client.on('pending', take);
+    const failed = (operation: Operation, reason: string, text: string, canBeDraft: boolean) => {
       live.refused = [...live.refused, { operation, reason }];
-      const text = `${describeOperation(operation)} was refused: ${reason}`;
-      say(text, { tone: 'failed', forMs: 20_000 });
-    });
-    client.on('uncertain', ({ operation }) => {
-      const reason = 'it is not known whether it was sent';
-      live.refused = [...live.refused, { operation, reason }];
-      const text = 'Whether a mail was sent is not known. Look into Sent before you send it again.';
       const keep = () =>
         void operation.undo().catch((error: unknown) => sayFailure('It is no draft', error));
-      const action = { label: 'Keep as a draft', run: keep };
-      say(text, { tone: 'failed', action, forMs: Number.POSITIVE_INFINITY });
+      const action = canBeDraft ? { label: 'Keep as a draft', run: keep } : undefined;
+      say(text, { tone: 'failed', action, forMs: action ? Number.POSITIVE_INFINITY : 20_000 });
+    };
+    client.on('rejected', ({ operation, error }) => {
+      const reason = reasonOf(error);
+      const text = `${describeOperation(operation)} was refused: ${reason}`;
+      failed(operation, reason, text, this.#left.has(operation.id));
+    });
+    client.on('uncertain', ({ operation }) => {
+      const text = 'Whether a mail was sent is not known. Look into Sent before you send it again.';
+      failed(operation, 'it is not known whether it was sent', text, true);
     });
     client.on('received', ({ messages: [first] }) => {
       if (first) announce(`New mail: ${subjectOf(first.envelope)}`);
@@ -145,11 +149,14 @@ export class OpenAccount implements Account {
   /** What the copy has already. */
   async #look(): Promise<void> {
     this.live.pending = await this.client.pending();
+    const sends = this.live.pending.filter(({ kind }) => kind === 'send');
+    this.#left = new Set(sends.map(({ id }) => id));
     this.live.mailboxes = await this.client.mailboxes();
   }
 }
 
-const isSend = ({ kind }: Operation) => kind === 'send';
+const sentIn = (mailboxes: readonly MailboxInfo[]) =>
+  mailboxes.find(({ specialUse }) => specialUse === '\\Sent')?.total;
 
 export const accounts = shallowRef<readonly OpenAccount[]>([]);
 

@@ -7,6 +7,10 @@ export const sets =
     ref.value = value;
   };
 
+/** For a field that is written in: what is in it now. */
+export const onText = (take: (text: string) => void) => (event: Event) =>
+  take((event.target as HTMLInputElement | HTMLTextAreaElement).value);
+
 /** On, or off again. */
 export const turns = (ref: Ref<boolean>) => (): void => {
   ref.value = !ref.value;

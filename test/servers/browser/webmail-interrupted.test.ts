@@ -65,6 +65,61 @@ test('who signs in again in one tab is signed in again in the others, too', asyn
   assertQuiet(/401|4401/);
 });
 
+test('mail that another device wrote for later is seen as soon as it is there, and cancelled here', async () => {
+  const { id, address } = await pages.newAccount();
+  const { page, assertQuiet } = await openWebmail(pages, address);
+  await goTo(page, 'Sent');
+  const to = [{ address: 'dan@shop.test' }];
+  const later = { to, subject: 'From the phone', text: 'On my way', delaySeconds: 86_400 };
+  const sent = await pages.callMail(id, 'POST', '/mail/send', later);
+  await rowOf(page, 'From the phone')
+    .getByText(/^Goes out/)
+    .waitFor();
+  await rowOf(page, 'From the phone').click();
+  await page.getByRole('button', { name: 'Cancel sending, and edit' }).click();
+  const text = page.getByLabel('Text', { exact: true });
+  await text.waitFor();
+  assert.equal(await text.inputValue(), 'On my way');
+  const { status } = await pages.callMail(id, 'GET', `/mail/sends/${sent.id}`);
+  assert.equal(status, 'cancelled');
+  assertQuiet();
+});
+
+test('mail that the server refuses after a reload can be kept as a draft, with its files', async () => {
+  const { address } = await pages.newAccount();
+  const { page } = await openWebmail(pages, address, { stay: true });
+  const path = '**/mail/send';
+  await page.route(path, (route) => route.abort());
+  await page.route('**/mail/append', (route) => route.abort());
+  await page.getByRole('button', { name: 'Write' }).click();
+  await page.getByLabel('To', { exact: true }).fill('dan@shop.test');
+  await page.getByLabel('Subject').fill('The plan');
+  await page.getByLabel('Attach files').setInputFiles({
+    name: 'plan.txt',
+    mimeType: 'text/plain',
+    buffer: Buffer.from('soup'),
+  });
+  await textOf(page).fill('It is attached.');
+  await page.keyboard.press('Control+Enter');
+  await page.getByText('change pending').waitFor();
+  await page.unroute(path);
+  const refusal = { code: 'send_limit', title: 'No', status: 429, detail: 'enough for today' };
+  await page.route(path, (route) => route.fulfill({ status: 429, json: refusal }));
+  await page.reload();
+  await page
+    .locator('.toast')
+    .getByText(/^Sending a mail was refused: .*enough for today/)
+    .waitFor();
+  await page.unroute('**/mail/append');
+  await page.locator('.toast').getByRole('button', { name: 'Keep as a draft' }).click();
+  await goTo(page, 'Drafts');
+  await rowOf(page, 'The plan').getByText('Has attachments').waitFor();
+  await page.getByText('change pending').waitFor({ state: 'detached' });
+  await rowOf(page, 'The plan').click();
+  await page.getByText('plan.txt').waitFor();
+  assert.equal(await textOf(page).inputValue(), 'It is attached.');
+});
+
 test('Back on a phone saves what is written, and shows the message below it', async () => {
   const { address } = await pages.newAccount();
   await pages.send(address, 'Question');
