@@ -319,6 +319,11 @@ test('a database that cannot be reached, or a file that cannot be opened for now
     assert.ok(isUnavailable(error), code);
     assert.equal(refusalOfFailure(error)?.code, 'unavailable');
   }
+  // SQLITE_BUSY_SNAPSHOT, SQLITE_READONLY_DBMOVED, SQLITE_IOERR_READ, SQLITE_CANTOPEN; SQLITE_IOERR_SHMSIZE, SQLITE_ERROR.
+  const codeOf = (errcode: number) =>
+    refusalOfFailure(Object.assign(new Error('x'), { code: 'ERR_SQLITE_ERROR', errcode }))?.code;
+  for (const errcode of [517, 1032, 266, 14]) assert.equal(codeOf(errcode), 'unavailable');
+  assert.deepEqual([codeOf(4874), codeOf(1)], ['storage_full', undefined]);
   const full = Object.assign(new Error('no space'), { code: '53100' });
   assert.equal(refusalOfFailure(full)?.code, 'storage_full');
   assert.equal(refusalOfFailure(new Error('a bug')), undefined);

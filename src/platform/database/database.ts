@@ -28,7 +28,7 @@ export {
   tellAfterCommit,
 } from './engine.ts';
 export {
-  isDiskFailing,
+  isFileFailing,
   isOfOneTransaction,
   isOfStatement,
   isOverdue,

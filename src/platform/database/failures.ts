@@ -5,8 +5,11 @@ import { Refusal } from '../errors/errors.ts';
 const SQLITE_FULL = new Set<unknown>([13, 4874]);
 /** SQLITE_CORRUPT, SQLITE_NOTADB. */
 const SQLITE_DAMAGED = new Set<unknown>([11, 26]);
-/** SQLITE_READONLY, SQLITE_IOERR, SQLITE_CANTOPEN: what a disk does that fails, or may only be read. */
-const SQLITE_DISK_FAILS = new Set<unknown>([8, 10, 14]);
+/**
+ * SQLITE_READONLY, SQLITE_IOERR, SQLITE_CANTOPEN: what a disk does that fails, or may only be read; SQLITE_BUSY,
+ * SQLITE_PROTOCOL: another program has the file locked.
+ */
+const SQLITE_FAILS = new Set<unknown>([5, 8, 10, 14, 15]);
 /** `data_corrupted` and `index_corrupted` of PostgreSQL. */
 const POSTGRES_DAMAGED = new Set<unknown>(['XX001', 'XX002']);
 /** `disk_full` of PostgreSQL. */
@@ -78,14 +81,14 @@ export function isUnavailable(error: unknown): boolean {
     LOST_TEXTS.test(error.message) ||
     CLOSED_TEXTS.test(error.message) ||
     isWithoutSlot(error) ||
-    isDiskFailing(error)
+    isFileFailing(error)
   );
 }
 
 /** Whether the file of an SQLite database cannot be read or written, for another reason than a full disk. */
-export function isDiskFailing(error: unknown): error is Error {
+export function isFileFailing(error: unknown): error is Error {
   if (!(error instanceof Error && 'errcode' in error) || isStorageFull(error)) return false;
-  return SQLITE_DISK_FAILS.has(Number(error.errcode) & 0xff);
+  return SQLITE_FAILS.has(Number(error.errcode) & 0xff);
 }
 
 /**

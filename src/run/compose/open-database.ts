@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
 import { storeIdOf } from '../../mailboxes/bodies/bodies.ts';
 import {
   type Database,
-  isDiskFailing,
+  isFileFailing,
   isOfStatement,
   isStorageFull,
   lockDirectory,
@@ -124,7 +124,7 @@ export async function openDatabase(
     (error) => {
       if (error instanceof UnfitDatabase) throw new ConfigError([`${path}: ${error.message}`]);
       if (isStorageFull(error)) throw new ConfigError([`${path}: ${NO_ROOM}`], { cause: error });
-      if (isDiskFailing(error)) throw unusable(path, error);
+      if (isFileFailing(error)) throw unusable(path, error);
       throw error;
     },
   );
@@ -143,7 +143,7 @@ async function refuseForeign(files: readonly string[]): Promise<void> {
 
 function unusable(file: string, error: unknown): ConfigError {
   const said = error instanceof Error ? error.message : String(error);
-  const line = `${file}: expected a file that Postroom can read and write, got "${said}": look at its owner, and at its disk`;
+  const line = `${file}: expected a file that Postroom can read and write, got "${said}": look at its owner, its disk, and other programs that have it open`;
   return new ConfigError([line], { cause: error });
 }
 

@@ -5,7 +5,7 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import pLimit from 'p-limit';
 import { Outage } from '../../time/time.ts';
 import { CommitNotices, type Database, type Queries } from '../engine.ts';
-import { isDamage, isDiskFailing, isStorageFull } from '../failures.ts';
+import { isDamage, isFileFailing, isStorageFull } from '../failures.ts';
 import { migrate } from '../migrate.ts';
 import { type CheckpointLimits, Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
 import { type ConnectionOptions, kyselyOn } from './driver.ts';
@@ -42,7 +42,7 @@ const DAMAGED =
 
 /** Logged when it begins. */
 const FAILING =
-  'the file of the database cannot be read or written: mail is deferred and requests are answered 503 until it can; look at the disk, its mount, and the owner of the folder';
+  'the file of the database cannot be read or written: mail is deferred and requests are answered 503 until it can; look at the disk, its mount, the owner of the folder, and other programs that have the file open';
 /** Another page may be read and written meanwhile: the disk works again when none failed for so long. */
 const WORKS_MS = 10_000;
 
@@ -188,7 +188,7 @@ async function open(options: SqliteOptions): Promise<Database> {
     (seconds, failures) => logger?.warn({ seconds, failures }, 'the database can be written again'),
   );
   const onError = (error: unknown) => {
-    if (isDiskFailing(error)) {
+    if (isFileFailing(error)) {
       failedAt = performance.now();
       outage.failed(error);
     }
