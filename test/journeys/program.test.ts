@@ -441,6 +441,17 @@ test('doctor asks the spam filter whether it is there', async (t) => {
   assert.match(await look(), /^failed +spam filter +http:\S+: ECONNREFUSED\n/m);
 });
 
+test('doctor fetches the keys of tokens', async (t) => {
+  const answers = ['{"keys":[]}', '<html>', '{"keys":[{"kty":"OKP"}]}'];
+  const keys = createHttpServer((_, response) => response.end(answers.pop()));
+  t.after(() => keys.close());
+  const JWT_JWKS_URL = `http://127.0.0.1:${await portOf(keys)}/keys`;
+  const look = async () => (await command(['doctor'], { ...env, JWT_JWKS_URL })).output;
+  assert.match(await look(), /^ok +token keys +http:\S+ has 1 keys$/m);
+  assert.match(await look(), /^failed +token keys +http:\S+: the answer is no JSON\n/m);
+  assert.match(await look(), /^failed +token keys +http:\S+: the answer has no keys\n/m);
+});
+
 test('doctor says that nothing is started, and warns of a proxy and a certificate that clients may not accept', async () => {
   const ports = {
     SUBMISSIONS_PORT: String(await freePort()),

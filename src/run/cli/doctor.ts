@@ -37,6 +37,7 @@ import {
   type Verdict,
   warning,
 } from './check-stores.ts';
+import { checkTokenKeys } from './check-token-keys.ts';
 import { CommandFailed, type CommandParts, helpText, report } from './command.ts';
 import { openToRead } from './read-database.ts';
 
@@ -109,6 +110,8 @@ async function examine(
   if (relay) checks.relay = () => checkRelay(relay, host);
   const { rspamdUrl } = config.senderChecks;
   if (rspamdUrl) checks['spam filter'] = () => checkSpamFilter(rspamdUrl);
+  const { jwksUrl } = config.jwt;
+  if (jwksUrl !== undefined) checks['token keys'] = () => checkTokenKeys(jwksUrl);
   if (reach !== undefined)
     checks[`mail to ${reach}`] = () => checkReach(dns, reach, outbound.mxPort);
   if (mailstore.kind === 'imap') {
