@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  chmodSync,
   cpSync,
   mkdirSync,
   mkdtempSync,
@@ -19,10 +20,16 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { openSqlite } from '../../src/platform/database/database.ts';
+import { Client } from 'pg';
+import {
+  openPostgres,
+  openPostgresToRead,
+  openSqlite,
+} from '../../src/platform/database/database.ts';
 import { runHere } from '../support/commands.ts';
 import { freePort } from '../support/free-port.ts';
 import { beginAs } from '../support/older-schema.ts';
+import { findPostgres, startPostgres } from './postgres.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const PROGRAM = fileURLToPath(new URL('../../src/postroom.js', import.meta.url));
@@ -216,4 +223,46 @@ test('a migration that a full disk cuts short leaves the database as it was, and
   unfill();
   const { status, stderr } = migrate();
   assert.equal(status, 0, stderr);
+});
+
+test('an upgrade on PostgreSQL whose disk is full says so, loses nothing, and goes on with room', {
+  skip,
+  timeout: 120_000,
+}, async (t) => {
+  const bin = findPostgres();
+  assert.ok(bin);
+  const server = await startPostgres(bin, ['autovacuum=off']);
+  t.after(() => server.stop());
+  unfill();
+  execFileSync('mount', ['-o', 'remount,size=24m', disk]);
+  const space = join(disk, 'space');
+  execFileSync('install', ['-d', '-o', 'postgres', '-m', '700', space]);
+  chmodSync(disk, 0o755);
+  const admin = new Client({ connectionString: server.url });
+  await admin.connect();
+  await admin.query(`create tablespace small location '${space}'`);
+  await admin.query('create database mail tablespace small');
+  await admin.end();
+  const DATABASE_URL = server.url.replace(/postgres$/, 'mail');
+  const older = await openPostgres({ url: DATABASE_URL, poolSize: 2 });
+  const bodies = `insert into bodies (size, content) select 9, repeat('a', 200)::bytea from generate_series(1, 5000)`;
+  await beginAs('0002', older, [bodies]);
+  await older.close();
+  const env = { DATABASE_URL, DATA_DIR: mkdtempSync(join(tmpdir(), 'postroom-none-')) };
+  after(() => rmSync(env.DATA_DIR, { recursive: true }));
+  fill();
+  for (let times = 0; times < 2; times++) {
+    const { code, output } = await runHere(['migrate'], env);
+    assert.equal(code, 1, output);
+    assert.match(
+      output,
+      /DATABASE_URL: the disk of PostgreSQL is full .* nothing is lost; make room/,
+    );
+  }
+  unfill();
+  const { code, output } = await runHere(['migrate'], env);
+  assert.equal(code, 0, output);
+  await using upgraded = openPostgresToRead([DATABASE_URL]);
+  const all = upgraded.read.selectFrom('bodies').select(({ fn }) => fn.sum('size').as('octets'));
+  assert.deepEqual(await all.execute(), [{ octets: 45_000 }]);
 });

@@ -35,6 +35,7 @@ export {
   isReferenceGone,
   isStorageFull,
   isUnavailable,
+  isWithoutRight,
   refusalOfFailure,
 } from './failures.ts';
 export {

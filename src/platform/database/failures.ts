@@ -106,6 +106,11 @@ export function isOverdue(error: unknown): boolean {
   return codeOf(error) === '57014';
 }
 
+/** Whether the user of the database may not do what a statement does: `insufficient_privilege` of PostgreSQL. */
+export function isWithoutRight(error: unknown): boolean {
+  return codeOf(error) === '42501';
+}
+
 /** Whether the server answers, and a statement failed for another reason than the connection, the login or the whole server. */
 export function isOfStatement(error: unknown): boolean {
   return /^(?!08|28|3D|53300|57P)[0-9A-Z]{5}$/.test(codeOf(error));

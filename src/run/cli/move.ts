@@ -17,6 +17,7 @@ import {
   type Database,
   FillRefused,
   isStorageFull,
+  isWithoutRight,
   type Queries,
   UnfitDatabase,
   whileAlone,
@@ -299,8 +300,7 @@ function explainData(error: unknown): string | undefined {
     const whose = code === '53100' ? 'the PostgreSQL server' : 'DATA_DIR';
     return `the disk of ${whose} is full (${error.message}): make room, and run the command again to go on`;
   }
-  // insufficient_privilege
-  if (code === '42501') {
+  if (isWithoutRight(error)) {
     return `--to: expected a user who may make tables in this database, got "${error.message}": make the user its owner, or grant CREATE on its schema`;
   }
   const isOfFile = 'syscall' in error && 'path' in error;

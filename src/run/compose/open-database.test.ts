@@ -57,6 +57,17 @@ onEachEngine('the log', (engine) => {
     });
   });
 
+  test('a start as a user who may not use the tables says what to grant', async (t) => {
+    const { database, location } = await openTestDatabase(engine);
+    const role = `stranger_${process.pid}`;
+    await sql`create role ${sql.id(role)} login`.execute(database.read);
+    t.after(() => sql`drop role ${sql.id(role)}`.execute(database.read));
+    const url = Object.assign(new URL(location), { username: role, password: '' });
+    await assert.rejects(startHere({ ...(await environment('strange')), DATABASE_URL: url.href }), {
+      message: /^DATABASE_URL: expected a user who may make tables .*grant CREATE on its schema$/,
+    });
+  });
+
   test('a start whose migration the server refuses does not say that the login was', async () => {
     await assert.rejects(startWith('compression method lz4 not supported', '0A000'), {
       message:

@@ -9,6 +9,7 @@ import {
   isFileFailing,
   isOfStatement,
   isStorageFull,
+  isWithoutRight,
   lockDirectory,
   openPostgres,
   openPostgresToRead,
@@ -195,6 +196,10 @@ function explainDatabase(error: unknown): never {
   const said = error instanceof Error ? error.message || error.name : String(error);
   if (isStorageFull(error)) {
     const line = `DATABASE_URL: the disk of PostgreSQL is full ("${said}"): nothing is lost; make room there, then start again, and a migration goes on`;
+    throw new ConfigError([line], { cause: error });
+  }
+  if (isWithoutRight(error)) {
+    const line = `DATABASE_URL: expected a user who may make tables in this database, got "${said}": make the user its owner, or grant CREATE on its schema`;
     throw new ConfigError([line], { cause: error });
   }
   const line = isOfStatement(error)
