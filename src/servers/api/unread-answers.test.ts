@@ -8,7 +8,8 @@ import { type RunningApi, startApi } from '../../../test/support/api/start-api.t
 let api: RunningApi;
 let authorization: string;
 
-const LARGE = 'x'.repeat(15 * 1024 * 1024);
+/** More than the share of an account. */
+const LARGE = 'x'.repeat(17 * 1024 * 1024);
 
 before(async () => {
   api = await startApi('sqlite', {
