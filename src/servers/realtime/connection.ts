@@ -19,6 +19,7 @@ import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.
 export const closings = {
   shutdown: { code: 1001, reason: 'the server stops' },
   binary: { code: 1003, reason: 'binary messages are not accepted' },
+  flood: { code: 1008, reason: 'too many messages' },
   failed: { code: 1011, reason: 'something failed on our side' },
   behind: { code: 1013, reason: 'too far behind, connect again' },
   unavailable: { code: 1013, reason: 'not available right now' },
@@ -31,6 +32,8 @@ type Closing = (typeof closings)[keyof typeof closings];
 
 /** Heartbeats that may pass without a pong, or without the buffer becoming empty. */
 const BEATS_MISSED_MAX = 2;
+/** Messages, pings and pongs that a client may send from one heartbeat to the next; it has to send one pong. */
+const HEARD_MAX = 100;
 /** The most mailboxes whose change waits for a slow client; above this it has to connect again. */
 const HELD_MAX = 1_000;
 
@@ -53,6 +56,8 @@ export class Connection {
   #congested = false;
   #ending = false;
   #pongsMissed = 0;
+  /** What came since the last heartbeat. */
+  #heard = 0;
   #beatsCongested = 0;
 
   /** @param stream that the socket writes to */
@@ -113,6 +118,7 @@ export class Connection {
 
   /** Sends a ping, and to browsers a heartbeat; ends the connection of a client that does not answer pings or does not read. */
   beat(): void {
+    this.#heard = 0;
     if (this.#ending) return;
     if (this.#pongsMissed >= BEATS_MISSED_MAX || this.#beatsCongested >= BEATS_MISSED_MAX) {
       this.cut();
@@ -124,6 +130,13 @@ export class Connection {
     this.#socket.ping();
     // Only browsers need the subprotocols.
     if (this.#socket.protocol !== '' && !this.#held) this.#send(HEARTBEAT);
+  }
+
+  /** A message, a ping or a pong came. A client that sends too many is cut off: it could send them faster than they are read. */
+  heard(): void {
+    if (++this.#heard <= HEARD_MAX) return;
+    this.end(closings.flood);
+    this.cut();
   }
 
   /** A pong came. */

@@ -233,6 +233,7 @@ export class Realtime {
     const connection = new Connection(user, client, stream);
     client.on('close', () => this.#disconnect(connection)).on('error', ignore);
     client.on('pong', () => connection.answered());
+    for (const kind of ['message', 'ping', 'pong']) client.on(kind, () => connection.heard());
     client.on('message', (_message, isBinary) => {
       // RFC 6455 section 7.4.1: 1003 is for a kind of message that is not accepted.
       if (isBinary) connection.end(closings.binary);
