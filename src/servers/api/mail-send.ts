@@ -195,15 +195,6 @@ export function mailSendRoutes(sending: Sending, maxMessageBytes: number): Route
   };
 }
 
-/** A message that the app wrote, before any of it is read. */
-class GivenSource {
-  readonly source: Readable;
-
-  constructor(source: Readable) {
-    this.source = source;
-  }
-}
-
 const refusals = [
   'send_disabled',
   'domain_not_ready',
@@ -218,9 +209,8 @@ const refusals = [
 ] as const;
 
 function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageBytes: number): void {
-  app.addContentTypeParser('message/rfc822', (_request, payload, done) =>
-    done(null, new GivenSource(payload)),
-  );
+  // Not read yet.
+  app.addContentTypeParser('message/rfc822', (_request, payload, done) => done(null, payload));
   const large = new LargeRequests();
   app.post('/mail/send', {
     bodyLimit: SEND_BODY_MAX,
@@ -260,8 +250,8 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
     reply.code(202);
     const { body } = request;
     if (body === undefined) throw invalidField('body', 'must be JSON or a message');
-    if (body instanceof GivenSource) {
-      const source = readMessage(body.source, maxMessageBytes);
+    if (body instanceof Readable) {
+      const source = readMessage(body, maxMessageBytes);
       return sending.sendSource(user, source, request.query as Static<typeof query>, key);
     }
     // Ignored, they would let a message go out now that was meant for later.
