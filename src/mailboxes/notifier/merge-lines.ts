@@ -1,12 +1,18 @@
 /** Turns lines of the spool into the events of a batch: one for each mailbox that changed. */
+import { type Static, Type } from 'typebox';
+import { Compile } from 'typebox/schema';
 
+const name = Type.String({ minLength: 1 });
+const number = Type.String({ pattern: '^[0-9]{1,19}$' });
 /** A line as the mail server's script writes it; numbers are decimal text. */
-interface SpoolLine {
-  readonly user: string;
-  readonly mailbox: string;
-  readonly uidvalidity: string;
-  readonly highestmodseq: string;
-}
+const spoolLine = Type.Object({
+  user: name,
+  mailbox: name,
+  uidvalidity: number,
+  highestmodseq: number,
+});
+const lineFormat = Compile(spoolLine);
+type SpoolLine = Readonly<Static<typeof spoolLine>>;
 
 /** An event as POST /hooks/mailserver accepts it. */
 export interface MailboxEvent extends SpoolLine {
@@ -22,7 +28,6 @@ export interface MergedLines {
 
 /** A line with every name at its longest, escaped to the last character. */
 const LINE_MAX = 16_384;
-const MODSEQ = /^\d{1,19}$/;
 
 /**
  * Merges lines by user and mailbox, in the order of their first line.
@@ -63,17 +68,10 @@ function newer(before: SpoolLine | undefined, line: SpoolLine): SpoolLine {
 
 function readLine(text: string): SpoolLine | undefined {
   if (text.length > LINE_MAX) return undefined;
-  let value: unknown;
   try {
-    value = JSON.parse(text);
+    const value: unknown = JSON.parse(text);
+    return lineFormat.Check(value) ? value : undefined;
   } catch {
     return undefined;
   }
-  if (typeof value !== 'object' || value === null) return undefined;
-  const { user, mailbox, uidvalidity, highestmodseq } = value as Record<string, unknown>;
-  if (typeof user !== 'string' || user === '') return undefined;
-  if (typeof mailbox !== 'string' || mailbox === '') return undefined;
-  if (typeof uidvalidity !== 'string' || !MODSEQ.test(uidvalidity)) return undefined;
-  if (typeof highestmodseq !== 'string' || !MODSEQ.test(highestmodseq)) return undefined;
-  return { user, mailbox, uidvalidity, highestmodseq };
 }

@@ -166,9 +166,10 @@ class Worker {
     await this.#spool.rotate();
   }
 
-  /** Keeps the stored and the known progress equal. */
+  /** Keeps the stored and the known progress equal; durable when this returns. */
   async #keep(progress: SpoolProgress): Promise<void> {
-    await keepProgress(this.#options.directory, progress);
+    const path = join(this.#options.directory, FILE);
+    await replaceDurably(path, JSON.stringify(progress), 0o600);
     this.#progress = progress;
   }
 
@@ -215,9 +216,4 @@ function isProgress(value: unknown): value is SpoolProgress {
   if (typeof value !== 'object' || value === null) return false;
   const { positions, batch } = value as Record<string, unknown>;
   return typeof positions === 'object' && positions !== null && Array.isArray(batch);
-}
-
-/** Replaces the stored progress; durable when this returns. */
-async function keepProgress(directory: string, progress: SpoolProgress): Promise<void> {
-  await replaceDurably(join(directory, FILE), JSON.stringify(progress), 0o600);
 }
