@@ -7,7 +7,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { findAccounts } from '../../tenants/accounts/account-rows.ts';
 import { InProcessChanges, type MailboxChange } from '../changes/changes.ts';
-import { KnownEvents, MailserverEvents } from './event-hook.ts';
+import { MailserverEvents, rememberEvents } from './event-hook.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -173,38 +173,38 @@ onEachEngine('mail server events', (engine) => {
   test('events older than a day are removed as new ones come', async () => {
     const { database } = await openTestMailstore(engine);
     let time = 1_000_000_000_000;
-    const known = new KnownEvents(database, () => time);
+    const remember = (ids: string[]) => rememberEvents(database, ids, time);
     const countRows = async () =>
       (await database.read.selectFrom('mailserver_events').select('event_id').execute()).length;
-    await known.add(Array.from({ length: 25 }, (_, n) => `old-${n}`));
+    await remember(Array.from({ length: 25 }, (_, n) => `old-${n}`));
     time += 25 * HOUR_MS;
     const counts: number[] = [];
     for (let n = 0; n < 4; n++) {
-      await known.add(Array.from({ length: 5 }, (_, m) => `new-${5 * n + m}`));
+      await remember(Array.from({ length: 5 }, (_, m) => `new-${5 * n + m}`));
       counts.push(await countRows());
     }
     assert.deepEqual(counts, [20, 15, 15, 20]);
-    const { fresh } = await known.add(['new-1', 'old-7', 'old-7']);
+    const { fresh } = await remember(['new-1', 'old-7', 'old-7']);
     assert.deepEqual([...fresh], ['old-7']);
   });
 
   test('a failed write does not affect the others', async () => {
     const { database } = await openTestMailstore(engine);
-    const known = new KnownEvents(database, Date.now);
-    await known.add(['before']);
+    const remember = (ids: string[]) => rememberEvents(database, ids, Date.now());
+    await remember(['before']);
     const results = await Promise.allSettled([
-      known.add(['a', 'both']),
-      known.add(['both', 'b', 'before']),
+      remember(['a', 'both']),
+      remember(['both', 'b', 'before']),
       database.write(async () => {
         throw new Error('not this one');
       }),
-      known.add(['b', 'c']),
+      remember(['b', 'c']),
     ]);
     const fresh = results.flatMap((result) =>
       result.status === 'fulfilled' && result.value ? [...result.value.fresh] : [],
     );
     assert.deepEqual(fresh.sort(), ['a', 'b', 'both', 'c']);
-    const again = await new KnownEvents(database, Date.now).add(['a', 'b', 'c', 'both']);
+    const again = await remember(['a', 'b', 'c', 'both']);
     assert.equal(again.fresh.size, 0);
   });
 

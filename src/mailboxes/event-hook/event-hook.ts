@@ -13,7 +13,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Database, Queries } from '../../platform/database/database.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 import type { Changes } from '../changes/changes.ts';
@@ -51,11 +51,9 @@ export function isSignature(text: unknown): text is string {
 
 export class MailserverEvents {
   readonly #options: MailserverEventsOptions;
-  readonly #known: KnownEvents;
 
   constructor(options: MailserverEventsOptions) {
     this.#options = options;
-    this.#known = new KnownEvents(options.database, options.now ?? Date.now);
   }
 
   /** Whether the signature is the hex HMAC-SHA256 of the body's bytes by one of the keys; in constant time. */
@@ -99,9 +97,8 @@ export class MailserverEvents {
   }
 
   async #takeSlice(events: readonly MailserverEvent[]) {
-    const users = new Set<string>();
-    for (const { user } of events) users.add(user);
-    const accounts = await this.#options.findAccounts([...users]);
+    const { database, findAccounts, now = Date.now } = this.#options;
+    const accounts = await findAccounts([...new Set(events.map(({ user }) => user))]);
     const strangers: RejectedLine[] = [];
     const known = events.filter(({ line, eventId, user }) => {
       if (accounts.has(user)) return true;
@@ -110,12 +107,12 @@ export class MailserverEvents {
       return false;
     });
     if (known.length > 0) {
-      const { fresh, failure } = await this.#known.add(known.map(({ eventId }) => eventId));
-      const untold = new Set(fresh);
+      const ids = known.map(({ eventId }) => eventId);
+      const { fresh, failure } = await rememberEvents(database, ids, now());
       for (const event of known) {
         const accountId = accounts.get(event.user);
         // Of repetitions in one slice, the first is published.
-        if (accountId !== undefined && untold.delete(event.eventId)) this.#tell(accountId, event);
+        if (accountId !== undefined && fresh.delete(event.eventId)) this.#tell(accountId, event);
       }
       if (failure !== undefined) throw failure;
     }
@@ -149,7 +146,7 @@ const REMOVED_FOR_EACH = 2;
 
 interface AddedEvents {
   /** Events that were not known before. */
-  readonly fresh: ReadonlySet<string>;
+  readonly fresh: Set<string>;
   /**
    * The error of a failed database. Then it is unknown whether the fresh events are remembered, since the connection
    * may have been lost after the commit.
@@ -158,63 +155,46 @@ interface AddedEvents {
 }
 
 /**
- * Which events came in the last day: the table `mailserver_events`, one row for each. Older rows are removed in the
- * same transactions that add new ones.
+ * Remembers events for a day in the table `mailserver_events`, one row for each; repetitions among them are allowed. Older
+ * rows are removed in the same transactions that add new ones.
  */
-export class KnownEvents {
-  readonly #database: Database;
-  readonly #now: () => number;
-
-  constructor(database: Database, now: () => number) {
-    this.#database = database;
-    this.#now = now;
-  }
-
-  /** Remembers events for a day; repetitions among them are allowed. */
-  async add(eventIds: readonly string[]): Promise<AddedEvents> {
-    let fresh: ReadonlySet<string> = new Set();
-    try {
-      await this.#database.write(async (tx) => {
-        // A write may run again.
-        fresh = new Set();
-        const inserted = await this.#insert(tx, eventIds);
-        await this.#removeOld(tx, REMOVED_FOR_EACH * eventIds.length);
-        fresh = inserted;
-      });
-      return { fresh };
-    } catch (error) {
-      return { fresh, failure: error };
-    }
-  }
-
-  async #insert(tx: Queries, eventIds: readonly string[]): Promise<ReadonlySet<string>> {
-    const now = this.#now();
-    // Sorted, so that batches with the same events cannot deadlock.
-    const ids = JSON.stringify([...new Set(eventIds)].sort());
-    // The one place where the engines unpack an array differently.
-    const each =
-      this.#database.engine === 'sqlite'
-        ? sql`json_each(${ids})`
-        : sql`jsonb_array_elements_text(${ids}::jsonb) as ids (value)`;
-    const { rows } = await sql<{ event_id: string }>`
-      insert into mailserver_events (event_id, received_at)
-      select value, cast(${now} as bigint) from ${each} where true
-      on conflict (event_id) do update set received_at = excluded.received_at
-        where mailserver_events.received_at <= ${now - DAY_MS}
-      returning event_id`.execute(tx);
-    return new Set(rows.map(({ event_id }) => event_id));
-  }
-
-  async #removeOld(tx: Queries, most: number): Promise<void> {
-    const old = tx
-      .selectFrom('mailserver_events')
-      .select('event_id')
-      .where('received_at', '<=', this.#now() - DAY_MS)
-      .orderBy('received_at')
-      .limit(most)
-      // Another node may be removing the same rows.
-      .forUpdate()
-      .skipLocked();
-    await tx.deleteFrom('mailserver_events').where('event_id', 'in', old).execute();
+export async function rememberEvents(
+  database: Database,
+  eventIds: readonly string[],
+  now: EpochMs,
+): Promise<AddedEvents> {
+  // Sorted, so that batches with the same events cannot deadlock.
+  const ids = JSON.stringify([...new Set(eventIds)].sort());
+  // The one place where the engines unpack an array differently.
+  const each =
+    database.engine === 'sqlite'
+      ? sql`json_each(${ids})`
+      : sql`jsonb_array_elements_text(${ids}::jsonb) as ids (value)`;
+  let fresh = new Set<string>();
+  try {
+    await database.write(async (tx) => {
+      // A write may run again.
+      fresh = new Set();
+      const { rows } = await sql<{ event_id: string }>`
+        insert into mailserver_events (event_id, received_at)
+        select value, cast(${now} as bigint) from ${each} where true
+        on conflict (event_id) do update set received_at = excluded.received_at
+          where mailserver_events.received_at <= ${now - DAY_MS}
+        returning event_id`.execute(tx);
+      const old = tx
+        .selectFrom('mailserver_events')
+        .select('event_id')
+        .where('received_at', '<=', now - DAY_MS)
+        .orderBy('received_at')
+        .limit(REMOVED_FOR_EACH * eventIds.length)
+        // Another node may be removing the same rows.
+        .forUpdate()
+        .skipLocked();
+      await tx.deleteFrom('mailserver_events').where('event_id', 'in', old).execute();
+      fresh = new Set(rows.map(({ event_id }) => event_id));
+    });
+    return { fresh };
+  } catch (failure) {
+    return { fresh, failure };
   }
 }
