@@ -129,8 +129,8 @@ export class Copy {
     // Not before all is read: what could not be read is not known.
     this.row = row;
     this.mailboxes = mailboxes as MailboxRow[];
-    // What this tab added meanwhile.
-    const added = this.operations.filter(({ seq }) => seq >= (row?.seq ?? 0));
+    // What this tab added meanwhile; of an account that signed out, nothing.
+    const added = this.operations.filter(({ seq }) => seq >= Number(row?.seq));
     this.operations = operations as OperationRow[];
     this.#keep(added);
   }

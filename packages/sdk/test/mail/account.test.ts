@@ -167,6 +167,21 @@ test('signing out leaves nothing, also of mail that has not gone', async () => {
     assert.deepEqual(await world.store.range({ table, prefix: [] }), [], table);
 });
 
+test('a tab knows nothing more of what waited once another one has signed out', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const [first, other] = [await world.open(), await world.open()];
+  await world.pass(5000);
+  world.server.online = false;
+  world.server.dropSockets();
+  await other.client.send({ to: [{ address: 'bob@sender.test' }] });
+  assert.equal((await other.client.pending()).length, 1);
+  // It looks again when all is removed.
+  world.freeze(other, 1000);
+  await first.client.signOut();
+  await world.pass(10_000);
+  assert.deepEqual([other.client.state, await other.client.pending()], ['stopped', []]);
+});
+
 test('what was to be removed by a tab that died over it, is removed when the account is opened again', async () => {
   const world = new World({ seed: 1, withLocks: true });
   world.account.deliver('INBOX', { subject: 'Hi' });
