@@ -409,6 +409,23 @@ test('a server that speaks something else is told as such', async (t) => {
   assert.match(output, /^no service answers at http:\S+ \(.*HTTP.*\): start it, or/);
 });
 
+test('doctor hears the mail server before there is an account', async (t) => {
+  const server = createServer((socket) => socket.write('* OK ready\r\n'));
+  t.after(() => server.close());
+  const port = await portOf(server);
+  const folder = { ...(await environment('mail-server')), DNS_SERVERS: env.DNS_SERVERS };
+  const ask = () =>
+    command(['doctor'], { ...folder, MAILSTORE_URL: `imap://a:b@127.0.0.1:${port}` });
+  const { output } = await ask();
+  assert.match(
+    output,
+    /^warning +mail server +127\.0\.0\.1:\d+ answers; no account was found to sign in for$/m,
+  );
+  await new Promise((done) => server.close(done));
+  const down = await ask();
+  assert.match(down.output, /^failed +mail server +the IMAP server cannot be reached$/m);
+});
+
 test('doctor signs in to the relay, and never in plaintext', async (t) => {
   const said: string[] = [];
   const relay = createServer((socket) => {

@@ -6,5 +6,6 @@
 export type { ImapAppend } from './imap-client/append-message.ts';
 export { ImapMailstore, type ImapServer, type RawConnection } from './imap-client/imap.ts';
 export { logIn } from './imap-client/log-in.ts';
+export { findFailure } from './imap-client/probe.ts';
 export { markAllShadows, markShadowsOf, purgeShadows } from './imap-client/shadow-rows.ts';
 export { ServerDelivery, type ServerDeliveryOptions } from './server-delivery.ts';

@@ -116,10 +116,13 @@ async function examine(
     checks[`mail to ${reach}`] = () => checkReach(dns, reach, outbound.mxPort);
   if (mailstore.kind === 'imap') {
     checks['mail server'] = async () => {
-      const said = await parts.logInToMailServer(config, await someAddresses(config));
-      return said === undefined
-        ? ok(`the login at ${mailstore.host}:${mailstore.port} works`)
-        : failed(said, 'look at MAILSTORE_URL: host, port, login, tls');
+      // The database has a check of its own.
+      const addresses = await someAddresses(config).catch(() => []);
+      const said = await parts.logInToMailServer(config, addresses);
+      if (said) return failed(said, 'look at MAILSTORE_URL: host, port, login, tls');
+      const at = `${mailstore.host}:${mailstore.port}`;
+      if (addresses.length > 0) return ok(`the login at ${at} works`);
+      return warning(`${at} answers; no account was found to sign in for`, 'make one first');
     };
   }
   const all = Object.entries(checks).map(async ([check, look]) => ({

@@ -1,6 +1,7 @@
 /** Builds the mail store on the operator's mail server, where MAILSTORE_URL names one. */
 import { readFileSync } from 'node:fs';
 import {
+  findFailure,
   ImapMailstore,
   type ImapServer,
   logIn,
@@ -87,19 +88,21 @@ function readAuthority(path: string): string {
 const CHECK_MS = 5_000;
 
 /**
- * Signs in to the mail server, for one of these accounts.
+ * Signs in to the mail server, for one of these accounts; where there are none, hears its greeting.
  *
- * @returns why it refuses the login; undefined where it accepts it
+ * @returns why it refuses that; undefined where it accepts it
  */
 export async function logInToMailServer(
   { mailstore }: Config,
   addresses: readonly string[],
 ): Promise<string | undefined> {
   if (mailstore.kind === 'embedded') return undefined;
-  let said = 'there is no account to sign in for: make one first';
+  const server = serverOf(mailstore);
+  let said: string | undefined;
+  if (addresses.length === 0) said = (await findFailure(server, CHECK_MS))?.message;
   for (const address of addresses) {
     try {
-      (await logIn(serverOf(mailstore), address, CHECK_MS)).destroy();
+      (await logIn(server, address, CHECK_MS)).destroy();
       return undefined;
     } catch (error) {
       said = `${address}: ${error instanceof Error ? error.message : String(error)}`;

@@ -62,14 +62,15 @@ void suite('a server that cannot be used', () => {
     await assert.rejects(store.sync(ann, inbox), isUnavailable);
     assert.deepEqual(
       logged.map(({ failure }) => failure),
-      ['unreachable'],
+      // Of the readiness, and of the sync.
+      ['unreachable', 'unreachable'],
     );
     // It is not used for a while: no more attempts, no more log lines.
     await assert.rejects(store.sync(bob, inbox), (error) => {
       assert.ok(error instanceof Refusal && (error.retryAfter ?? 0) > 0);
       return isUnavailable(error);
     });
-    assert.equal(logged.length, 1);
+    assert.equal(logged.length, 2);
     await server.restart();
     assert.equal(await store.answers(), true);
     await untilUp(() => store.sync(ann, inbox));
@@ -161,6 +162,16 @@ void suite('a server that cannot be used', () => {
     server.fault = ({ name, user }) =>
       name === 'AUTHENTICATE' && user.startsWith('ann') ? { send: 'TAG NO no\r\n' } : undefined;
     assert.equal(await store.answers(), true);
+  });
+
+  void test('is down before an account asks: one line says why it is not ready', async () => {
+    const { server, store, logged } = await open();
+    await server.stop();
+    for (const _ of [1, 2]) assert.equal(await store.answers(), false);
+    assert.deepEqual(
+      logged.map(({ failure, text }) => [failure, text]),
+      [['unreachable', 'the IMAP server cannot be reached']],
+    );
   });
 
   void test('has a certificate for another name, or of an unknown authority', async () => {

@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { within } from '../../../platform/time/time.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
-import { ImapFailure, type Log } from './failure.ts';
+import { type FailureKind, ImapFailure, type Log, nameFailure } from './failure.ts';
 import { Link } from './link.ts';
 import type { ImapServer } from './log-in.ts';
 import { type ServerAddress, tlsOptions } from './open-link.ts';
@@ -39,6 +39,8 @@ export class Readiness {
   /** The last account whose login succeeded. */
   #lastUser: MailUser | undefined;
   #probing: Promise<boolean> | undefined;
+  /** Why the server did not greet when it was asked last. */
+  #told: FailureKind | undefined;
 
   constructor(options: ReadinessOptions) {
     this.#options = options;
@@ -86,9 +88,11 @@ export class Readiness {
     const { server, timeoutMs, report, someAccounts } = this.#options;
     const accounts = this.#masterWorks ? [] : ((await someAccounts?.()) ?? []);
     if (accounts.length > 0) return this.#tryLogins(accounts);
-    const isGreeting = await greets(server, timeoutMs);
-    if (!isGreeting && (await waitsForTls(server))) report(undefined, new ImapFailure('wants_tls'));
-    return isGreeting;
+    const failure = await findFailure(server, timeoutMs);
+    // Health checks come at any rate: one line for each failure.
+    if (failure && failure.kind !== this.#told) report(undefined, failure);
+    this.#told = failure?.kind;
+    return !failure;
   }
 
   /** Whether the login of one of these accounts succeeds; if none does, a log line says what is wrong. */
@@ -123,12 +127,18 @@ export class Readiness {
   }
 }
 
-/** Whether the server accepts a client that connects as the settings say. */
-function greets(server: ServerAddress, timeoutMs: number): Promise<boolean> {
+/** Why the server greets no client that connects as the settings say; undefined where it does. */
+export async function findFailure(
+  server: ServerAddress,
+  timeoutMs: number,
+): Promise<ImapFailure | undefined> {
   const { host, port, tls } = server;
   const socket =
     tls === 'implicit' ? connectTls({ port, ...tlsOptions(server) }) : connect(port, host);
-  return comes(socket, new Link(socket, timeoutMs).greeting(), timeoutMs);
+  const heard = new Link(socket, timeoutMs).greeting().then(() => undefined, nameFailure);
+  const late = new ImapFailure('no_greeting', { said: 'not in time' });
+  const failure = await within(heard, timeoutMs, late).finally(() => socket.destroy());
+  return failure && (await waitsForTls(server)) ? new ImapFailure('wants_tls') : failure;
 }
 
 /**
