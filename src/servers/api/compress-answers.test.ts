@@ -1,11 +1,19 @@
 /** Answers are compressed for clients that accept it, and are read unchanged. */
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { syncBuiltinESMExports } from 'node:module';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { before, test } from 'node:test';
-import zlib, { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { setImmediate } from 'node:timers/promises';
+import zlib, {
+  type BrotliOptions,
+  brotliDecompressSync,
+  type CompressCallback,
+  gunzipSync,
+} from 'node:zlib';
 import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 
 const items = Array.from({ length: 400 }, (_, id) => ({ id, subject: `Grüße ${id}` }));
@@ -18,6 +26,12 @@ const again = Buffer.from(json);
 function* pieces() {
   yield json.slice(0, 3_000);
   yield json.slice(3_000);
+}
+
+const LONG = 600 * 1024;
+
+function* endless() {
+  for (;;) yield randomBytes(64 * 1024);
 }
 
 function* broken() {
@@ -46,6 +60,11 @@ before(async () => {
           return reply.send(Readable.from(broken(), { objectMode: false }));
         });
         app.get('/source', (_request, reply) => reply.type('message/rfc822').send(source));
+        app.get('/long', (_request, reply) => reply.type('text/plain').send('x'.repeat(LONG)));
+        app.get('/endless', (_request, reply) => {
+          reply.type('text/plain');
+          return reply.send(Readable.from(endless(), { objectMode: false }));
+        });
         app.get('/again', (_request, reply) => reply.type('application/json').send(again));
         app.get('/attachment', (_request, reply) =>
           reply.type('application/octet-stream').send(Buffer.from(json)),
@@ -163,4 +182,43 @@ test('a buffer that is sent again is compressed once, and again where that faile
   compress.mock.restore();
   syncBuiltinESMExports();
   assert.equal(compress.mock.callCount(), 2);
+});
+
+test('while others are compressed, a long answer is sent as it is', async (t) => {
+  const held: (() => void)[] = [];
+  const { brotliCompress } = zlib;
+  const hold = (content: Buffer, options: BrotliOptions, done: CompressCallback) => {
+    held.push(() => brotliCompress(content, options, done));
+  };
+  t.mock.method(zlib, 'brotliCompress', hold);
+  syncBuiltinESMExports();
+  const first = ask('/long', 'br');
+  while (held.length === 0) await setImmediate();
+  const second = await ask('/long', 'br');
+  assert.deepEqual([second.headers['content-encoding'], second.body.length], [undefined, LONG]);
+  for (const go of held) go();
+  assert.equal((await first).headers['content-encoding'], 'br');
+  t.mock.restoreAll();
+  syncBuiltinESMExports();
+  assert.equal((await ask('/long', 'br')).headers['content-encoding'], 'br');
+});
+
+test('while many streams are compressed, another one is sent as it is', async () => {
+  const open = async () => {
+    const headers = { 'accept-encoding': 'br' };
+    const asked = request(`${api.url}/endless`, { headers, agent: false }).end();
+    asked.on('error', () => {});
+    const [answer] = await once(asked, 'response');
+    return answer as IncomingMessage;
+  };
+  const streams: IncomingMessage[] = [];
+  for (let n = 0; n < 17; n++) streams.push(await open());
+  const codings = streams.map(({ headers }) => headers['content-encoding']);
+  assert.deepEqual(codings, [...Array(16).fill('br'), undefined]);
+  for (const stream of streams) stream.destroy();
+  for (let coding: string | undefined; coding !== 'br'; await setImmediate()) {
+    const again = await open();
+    coding = again.headers['content-encoding'];
+    again.destroy();
+  }
 });

@@ -47,22 +47,40 @@ const codings = {
 type Coding = keyof typeof codings;
 const offered: Coding[] = ['br', 'gzip'];
 
+/**
+ * What is compressed at a time: octets of whole answers, of which one may be longer, and streams. What comes on top is sent as it
+ * is: the system's four threads do this, and a commit waits for its fsync on one of them.
+ */
+const AT_ONCE = { octets: 1024 * 1024, streams: 16 };
+
 /** Compresses the answers of all routes. */
 export function compressAnswers(app: Api): void {
+  let octets = 0;
+  let streams = 0;
   app.addHook('onSend', (request, reply, payload: unknown, done) => {
     const coding = codingFor(request, reply);
     if (coding === undefined) return done(null, payload);
     if (payload instanceof Readable) {
+      if (streams >= AT_ONCE.streams) return done(null, payload);
+      streams++;
       announce(reply, coding);
       reply.removeHeader('content-length');
       const compressed = codings[coding].stream();
       // The reader of the compressed stream gets the error of either stream.
-      pipeline(payload, compressed, () => {});
+      pipeline(payload, compressed, () => {
+        streams--;
+      });
       return done(null, compressed);
     }
     const isWhole = typeof payload === 'string' || Buffer.isBuffer(payload);
-    if (!isWhole || Buffer.byteLength(payload) < WORTH_IT) return done(null, payload);
+    const length = isWhole ? Buffer.byteLength(payload) : 0;
+    const isCrowded = octets > 0 && octets + length > AT_ONCE.octets;
+    if (!isWhole || length < WORTH_IT || isCrowded) return done(null, payload);
+    octets += length;
     compressWhole(coding, payload)
+      .finally(() => {
+        octets -= length;
+      })
       .then((compressed) => {
         announce(reply, coding);
         reply.header('content-length', compressed.length);
