@@ -173,9 +173,9 @@ export class Bodies {
     return (answers && (this.#store.isRemote || !this.#health.isRefusing)) || 'degraded';
   }
 
-  /** Whether a store on another machine answers; undefined for a folder. */
-  get isUp(): boolean | undefined {
-    return this.#store.isRemote ? this.#health.isUp : undefined;
+  /** Whether a bucket answers; whether a folder takes bodies. */
+  async isUp(): Promise<boolean> {
+    return this.#store.isRemote ? this.#health.isUp : (await this.readiness()) === true;
   }
 
   /** As {@link readLastBackup}. */

@@ -28,7 +28,7 @@ export function metricSources(watched: Watched): MetricSources {
     shared,
     queueDepths: () => readDepths(database.read),
     domainsUnableToSend: () => countUnableToSend(database.read),
-    bodiesUp: () => bodies.isUp,
+    bodiesUp: () => bodies.isUp(),
     ...(maxAgeMs > 0 && {
       backupOld: async () => watched.now() - ((await bodies.lastBackupAt()) ?? 0) > maxAgeMs,
     }),

@@ -96,7 +96,7 @@ test('a gauge that could not be read is told from one that has no value', async 
   for (const name of ['postroom_queue_depth', 'postroom_search_waiting']) {
     await assert.rejects(metrics.readGauge(name), /could not be read/, name);
   }
-  assert.deepEqual(await metrics.readGauge('postroom_body_store_up'), [], 'there is no bucket');
+  assert.deepEqual(await metrics.readGauge('postroom_body_store_up'), [], 'nobody says');
   assert.deepEqual(await metrics.readGauge('postroom_redis_up'), [], 'nor Redis');
   isAway = false;
   assert.deepEqual(await metrics.readGauge('postroom_queue_depth'), []);

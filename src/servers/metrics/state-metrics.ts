@@ -19,7 +19,7 @@ export interface MetricSources {
     readonly { readonly folder: string; readonly free: number; readonly size: number }[]
   >;
   /** Whether the bucket of bodies answers; left out for a folder. */
-  bodiesUp?(): boolean | undefined;
+  bodiesUp?(): Promise<boolean>;
   /** Whether the last backup is older than asked; left out where nobody asks. */
   backupOld?(): Promise<boolean>;
   /** Bytes of SQLite's log. */
@@ -191,8 +191,8 @@ function addResourceGauges({ read, readEach }: Instruments, sources: () => Metri
   read('postroom_database_log_bytes', "Size of SQLite's write-ahead log.", async () =>
     sources().logOctets?.(),
   );
-  read('postroom_body_store_up', 'Whether the bucket of bodies answers.', async () =>
-    flag(sources().bodiesUp?.()),
+  read('postroom_body_store_up', 'Whether the store of bodies works.', async () =>
+    flag(await sources().bodiesUp?.()),
   );
   read(
     'postroom_backup_old',

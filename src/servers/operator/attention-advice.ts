@@ -7,7 +7,8 @@ export const ADVICE = {
   deliveries_late: 'Hold or drop what floods the queue, or give the service more processors.',
   mail_deferred:
     'Look for "deferred" in the log; "postroom doctor" tries disk, database and bucket.',
-  bucket_down: 'Look at S3_URL and at the bucket; "postroom doctor" tries it.',
+  bucket_down:
+    'Look at S3_URL and at the bucket, or at the disk and the owner of DATA_DIR/bodies; "postroom doctor" tries it.',
   domains_lapsed:
     'Tell their owners to publish the records again; each domain shows what is missing.',
   domains_cannot_send: 'Tell their owners to publish the DKIM record that the domain shows.',

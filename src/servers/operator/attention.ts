@@ -148,7 +148,7 @@ export const rules: readonly Rule[] = [
     'bucket_down',
     'postroom_body_store_up',
     0,
-    'The bucket of S3_URL does not answer: large mail is deferred, and what is in it cannot be read.',
+    'The bucket of S3_URL does not answer, or DATA_DIR/bodies cannot be written: large mail is deferred, and what is in a bucket cannot be read.',
     'critical',
   ),
   {
