@@ -2,14 +2,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createClient } from '@redis/client';
-import { pino } from 'pino';
+import { type Logger, pino } from 'pino';
 import { CountingState, Redis, RedisSlots, sharedLimits } from '../../src/platform/redis/redis.ts';
 import { atEnd } from '../support/at-end.ts';
+import { TcpProxy } from './proxy.ts';
 import { startRedis } from './redis.ts';
 
 const log = pino({ level: 'silent' });
 
-async function connect(port: number): Promise<Redis> {
+/** @param own beside a patience which no busy machine exhausts */
+async function connect(
+  port: number,
+  own: { answerMs?: number; log?: Logger } = { answerMs: 10_000 },
+): Promise<Redis> {
   const server = {
     host: '127.0.0.1',
     port,
@@ -18,7 +23,7 @@ async function connect(port: number): Promise<Redis> {
     password: undefined,
     database: 0,
   };
-  const redis = new Redis({ server, log, answerMs: 10_000 });
+  const redis = new Redis({ server, log, ...own });
   await redis.start();
   atEnd(() => redis.stop());
   return redis;
@@ -73,4 +78,25 @@ test('where Redis is full, or a replica, a count is given back where it was made
     assert.deepEqual(told, ['Redis refuses to count: each node applies the limits on its own']);
     state.worked();
   }
+});
+
+test('a command gives a silent Redis up before the connection is lost, and the next ones are not sent', async () => {
+  const server = await startRedis();
+  atEnd(() => server.stop());
+  const link = await TcpProxy.start(server.port);
+  atEnd(async () => link.stop());
+  const told: string[] = [];
+  const write = (line: string) => void told.push(JSON.parse(line).msg);
+  const redis = await connect(link.port, { log: pino({}, { write }) });
+  link.silenceAll();
+  let sent = 0;
+  const ask = () =>
+    redis.ask((client) => {
+      sent++;
+      return client.ping();
+    });
+  await assert.rejects(ask(), /did not answer in 100 ms/);
+  for (let i = 0; i < 20; i++) await assert.rejects(ask(), /does not answer/);
+  assert.equal(sent, 1);
+  assert.deepEqual(told, []);
 });
