@@ -23,6 +23,8 @@ const { spec: Spec } = await import('node:test/reporters');
 for (const event of ['unhandledRejection', 'uncaughtException'] as const) {
   process.on(event, (error: unknown) => process.stderr.write(`${event}: ${inspect(error)}\n`));
 }
+// Nobody reads what it says any more: to say that would fail as well, again and again.
+for (const out of [process.stdout, process.stderr]) out.on('error', () => process.exit(1));
 const events = run({ files: process.argv.slice(2), isolation: 'none' });
 events.on('test:summary', ({ success }) => {
   if (!success) process.exitCode = 1;
