@@ -87,10 +87,17 @@ test('mail that another device wrote for later is seen as soon as it is there, a
 
 test('mail that the server refuses after a reload can be kept as a draft, with its files', async () => {
   const { address } = await pages.newAccount();
-  const { page } = await openWebmail(pages, address, { stay: true });
-  const path = '**/mail/send';
-  await page.route(path, (route) => route.abort());
-  await page.route('**/mail/append', (route) => route.abort());
+  const refusal = { code: 'send_limit', title: 'No', status: 429, detail: 'enough for today' };
+  let [refuses, appends] = [false, false];
+  const { page } = await openWebmail(pages, address, {
+    stay: true,
+    routes: async (each) => {
+      await each.route('**/mail/send', (route) =>
+        refuses ? route.fulfill({ status: 429, json: refusal }) : route.abort(),
+      );
+      await each.route('**/mail/append', (route) => (appends ? route.continue() : route.abort()));
+    },
+  });
   await page.getByRole('button', { name: 'Write' }).click();
   await page.getByLabel('To', { exact: true }).fill('dan@shop.test');
   await page.getByLabel('Subject').fill('The plan');
@@ -102,15 +109,13 @@ test('mail that the server refuses after a reload can be kept as a draft, with i
   await textOf(page).fill('It is attached.');
   await page.keyboard.press('Control+Enter');
   await page.getByText('change pending').waitFor();
-  await page.unroute(path);
-  const refusal = { code: 'send_limit', title: 'No', status: 429, detail: 'enough for today' };
-  await page.route(path, (route) => route.fulfill({ status: 429, json: refusal }));
+  refuses = true;
   await page.reload();
   await page
     .locator('.toast')
     .getByText(/^Sending a mail was refused: .*enough for today/)
     .waitFor();
-  await page.unroute('**/mail/append');
+  appends = true;
   await page.locator('.toast').getByRole('button', { name: 'Keep as a draft' }).click();
   await goTo(page, 'Drafts');
   await rowOf(page, 'The plan').getByText('Has attachments').waitFor();

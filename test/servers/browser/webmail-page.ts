@@ -17,14 +17,24 @@ export async function isLive(page: Page): Promise<void> {
   await page.locator('[data-state=live]').waitFor({ state: 'attached' });
 }
 
+type WebmailOptions = Parameters<typeof openWatched>[2] & {
+  readonly stay?: boolean;
+  /**
+   * Answers requests in place of the server. From the first page on: where a route is added to a page that is there, Chromium
+   * lets some of the next requests pass, and says nothing of them.
+   */
+  readonly routes?: (page: Page) => Promise<unknown>;
+};
+
 /** Opens the webmail, signed in, with storage of its own. */
 export async function openWebmail(
   pages: MailPages,
   address: string,
-  options: Parameters<typeof openWatched>[2] & { stay?: boolean } = {},
+  options: WebmailOptions = {},
 ): Promise<WatchedPage> {
-  const { stay = false, ...context } = options;
+  const { stay = false, routes, ...context } = options;
   const watched = await openWatched(pages.browser, pages.service.url, context);
+  await routes?.(watched.page);
   await watched.page.goto(`${pages.service.url}/webmail`);
   await fillSignIn(watched.page, address, stay);
   return watched;

@@ -575,10 +575,15 @@ test('mail for tomorrow is still listed after a reload, and becomes a draft when
 test('a search whose newest mail is not indexed yet is made again', async () => {
   const { address } = await pages.newAccount();
   await pages.send(address, 'Fresh');
-  const { page, context } = await openWebmail(pages, address);
-  await rowOf(page, 'Fresh').waitFor();
   const json = { matches: [], indexing: true };
-  await page.route('**/mail/search', (route) => route.fulfill({ json }), { times: 1 });
+  let searches = 0;
+  const { page, context } = await openWebmail(pages, address, {
+    routes: (each) =>
+      each.route('**/mail/search', (route) =>
+        searches++ === 0 ? route.fulfill({ json }) : route.continue(),
+      ),
+  });
+  await rowOf(page, 'Fresh').waitFor();
   await page.getByLabel('Search mail').fill('subject:fresh');
   await page.keyboard.press('Enter');
   await page.getByText('New mail is still being indexed').waitFor();
@@ -590,14 +595,16 @@ test('a search whose newest mail is not indexed yet is made again', async () => 
 test('what a search found is in the list again when the server refuses to move it', async () => {
   const { address } = await pages.newAccount();
   await pages.send(address, 'Stuck');
-  const { page, context } = await openWebmail(pages, address);
+  const refusal = { code: 'invalid_request', title: 'No', status: 400, detail: 'it is stuck' };
+  const { page, context } = await openWebmail(pages, address, {
+    routes: (each) =>
+      each.route('**/mail/move', (route) => route.fulfill({ status: 400, json: refusal })),
+  });
   await rowOf(page, 'Stuck').waitFor();
   await page.getByLabel('Search mail').fill('subject:stuck');
   await page.keyboard.press('Enter');
   await page.getByText('1 message', { exact: true }).waitFor();
   await rowOf(page, 'Stuck').getByText('Inbox', { exact: true }).waitFor();
-  const refusal = { code: 'invalid_request', title: 'No', status: 400, detail: 'it is stuck' };
-  await page.route('**/mail/move', (route) => route.fulfill({ status: 400, json: refusal }));
   await page.keyboard.press('e');
   await page.getByText('it is stuck').first().waitFor();
   await rowOf(page, 'Stuck').waitFor();
