@@ -2,7 +2,7 @@
 import { enterTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { refusalOfFailure } from '../../platform/database/database.ts';
 import { type ErrorCode, isRefusal, Refusal } from '../../platform/errors/errors.ts';
-import { enterTurn } from '../../platform/net/net.ts';
+import { clientKey, enterTurn } from '../../platform/net/net.ts';
 import type { CommandParts } from './command-reader.ts';
 import { commands, commandsIn } from './commands.ts';
 import { BadCommand, Cursor } from './cursor.ts';
@@ -92,7 +92,7 @@ const OF_A_TURN = { client: 2, strangers: 5 };
 
 function enterTurnOfStranger({ channel }: Session): Promise<void> | undefined {
   return enterTurn([
-    { name: `client ${channel.address}`, most: OF_A_TURN.client },
+    { name: `imap ${clientKey(channel.address)}`, most: OF_A_TURN.client },
     { name: 'strangers of IMAP', most: OF_A_TURN.strangers },
   ]);
 }
