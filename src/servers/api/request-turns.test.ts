@@ -14,11 +14,18 @@ import type { Api } from './route-tools.ts';
 
 const GET = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`;
 
-async function start(answer: RequestListener) {
+async function start(answer: RequestListener, cut = () => {}) {
   const server = createServer(answer);
   const connections = { perClient: 10, inAll: 100 };
   const cutOff = limitConnections(server, connections, () => false, pino({ level: 'silent' }));
-  beginInTurn(server, () => '192.0.2.1', cutOff);
+  beginInTurn(
+    server,
+    () => '192.0.2.1',
+    (socket) => {
+      cut();
+      cutOff(socket);
+    },
+  );
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const { port } = server.address() as AddressInfo;
   atEnd(() => {
@@ -56,17 +63,33 @@ test('requests that come ahead on one connection are begun one by one, and answe
   assert.equal(most, 1);
 });
 
-test('who sends more ahead loses his connections, and nobody else does', async () => {
-  let begun = 0;
+test('behind an answer that closes the connection no request is begun', async () => {
+  const begun: (string | undefined)[] = [];
   const open = await start((request, response) => {
-    begun++;
-    if (request.url === '/other') response.end();
+    begun.push(request.url);
+    response.setHeader('connection', 'close').end();
   });
+  const socket = await open();
+  socket.write(GET('/last') + GET('/behind'));
+  await once(socket.resume(), 'close');
+  assert.deepEqual(begun, ['/last']);
+});
+
+test('who sends more ahead loses his connections, once, and nobody else does', async () => {
+  let begun = 0;
+  let cut = 0;
+  const open = await start(
+    (request, response) => {
+      begun++;
+      if (request.url === '/other') response.end();
+    },
+    () => cut++,
+  );
   const [first, second, other] = [await open(), await open(), await open('127.0.0.3')];
   const ends = Promise.all([once(first, 'close'), once(second, 'close')]);
   first.write(GET('/').repeat(2_000));
   await ends;
-  assert.equal(begun, 1);
+  assert.deepEqual([begun, cut], [1, 1]);
   other.write(GET('/other'));
   assert.match(String(await once(other, 'data')), /^HTTP\/1.1 200/);
 });

@@ -49,6 +49,8 @@ export function beginInTurn(
   };
   server.on('request', (request, response) => {
     const { socket } = request;
+    // Cut off: Node passes on the rest of what it has read.
+    if (socket.destroyed) return;
     const begin = () => {
       response.once('close', () => beginNext(socket));
       const waits = enterTurnOfClient(addressOf(request));
@@ -65,7 +67,8 @@ export function beginInTurn(
   });
 
   function beginNext(socket: Socket): void {
-    const next = socket.destroyed ? undefined : lines.get(socket)?.shift();
+    // RFC 9112 section 9.6: nothing is carried out behind an answer that closes the connection.
+    const next = socket.writable ? lines.get(socket)?.shift() : undefined;
     if (next) next();
     else lines.delete(socket);
   }

@@ -18,7 +18,7 @@ export interface MetricSources {
   disks?(): Promise<
     readonly { readonly folder: string; readonly free: number; readonly size: number }[]
   >;
-  /** Whether the bucket of bodies answers; left out for a folder. */
+  /** Whether the bucket of bodies answers, or their folder can be written. */
   bodiesUp?(): Promise<boolean>;
   /** Whether the last backup is older than asked; left out where nobody asks. */
   backupOld?(): Promise<boolean>;
