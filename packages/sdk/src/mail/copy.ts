@@ -119,6 +119,7 @@ export class Copy {
       this.row = row;
       return;
     }
+    const { length } = this.operations;
     const [mailboxes, operations] = await Promise.all([
       this.store.range({ table: 'mailboxes', prefix }),
       this.store.range({ table: 'operations', prefix }),
@@ -129,8 +130,8 @@ export class Copy {
     // Not before all is read: what could not be read is not known.
     this.row = row;
     this.mailboxes = mailboxes as MailboxRow[];
-    // What this tab added meanwhile; of an account that signed out, nothing.
-    const added = this.operations.filter(({ seq }) => seq >= Number(row?.seq));
+    // What this tab added meanwhile; of an account that signed out, nothing. One that signed in again counts anew.
+    const added = row ? this.operations.slice(length) : [];
     this.operations = operations as OperationRow[];
     this.#keep(added);
   }

@@ -123,9 +123,7 @@ class Index {
 
   #keyOf(row: Row): Key | undefined {
     const key = this.#members.map((member) => row[member]);
-    return key.every((part) => typeof part === 'string' || typeof part === 'number')
-      ? key
-      : undefined;
+    return key.includes(undefined) ? undefined : (key as Key);
   }
 
   /** Where a key is or would be; with `past`, the end of all that begin with it. */

@@ -3,7 +3,6 @@ import type {
   MailClient,
   MessageLocation,
   OutgoingMail,
-  Send,
   SendOperation,
   SendOptions,
   SentMail,
@@ -87,8 +86,8 @@ export async function readSends(tools: OperationTools): Promise<SentMail[]> {
       operation: row ? new StoredSend(tools, [row]) : sentElsewhere(id, server),
     };
   });
-  const isOwn = ({ id }: Send) => Number(rows.has(id));
-  return (await Promise.all(read)).sort((a, b) => isOwn(a) - isOwn(b));
+  const all = await Promise.all(read);
+  return all.sort((a, b) => Number(rows.has(a.id)) - Number(rows.has(b.id)));
 }
 
 /** Mail of another app of the account: the server alone knows it. */

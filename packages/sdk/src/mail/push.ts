@@ -107,9 +107,10 @@ export function readAnswer(
   // Of the mailbox that got messages.
   const placedIn = answer.uidvalidity;
   if (kind === 'append') return { placed: [answer.uid ?? 0], placedIn };
-  if (kind === 'send' && operation.inverseOf !== undefined)
-    return { cancelled: answer as CancelSendAnswer };
-  if (kind === 'send') return { sendId: answer.id };
+  if (kind === 'send')
+    return operation.inverseOf === undefined
+      ? { sendId: answer.id }
+      : { cancelled: answer as CancelSendAnswer };
   const pairs = answer.moved ?? answer.copied;
   if (!pairs) return {};
   const uids = new Map(pairs.map(({ uid, toUid }) => [uid, toUid]));

@@ -182,6 +182,25 @@ test('a tab knows nothing more of what waited once another one has signed out', 
   assert.deepEqual([other.client.state, await other.client.pending()], ['stopped', []]);
 });
 
+test('a tab that slept over a sign-out and the next login knows nothing of what waited before', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const [first, other] = [await world.open(), await world.open()];
+  await world.pass(5000);
+  world.server.online = false;
+  world.server.dropSockets();
+  await other.client.send({ to: [{ address: 'bob@sender.test' }] });
+  world.freeze(other, 20_000);
+  await first.client.signOut();
+  const next = await world.open();
+  world.server.online = true;
+  await world.pass(30_000);
+  assert.deepEqual(await other.client.pending(), []);
+  // It leads now.
+  world.kill(next);
+  await world.pass(30_000);
+  assert.equal(world.account.sends.all.length, 0);
+});
+
 test('what was to be removed by a tab that died over it, is removed when the account is opened again', async () => {
   const world = new World({ seed: 1, withLocks: true });
   world.account.deliver('INBOX', { subject: 'Hi' });
