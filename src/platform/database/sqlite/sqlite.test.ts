@@ -79,6 +79,9 @@ test('a file that can only be read is reported once, and defers what would be wr
   const told: string[] = [];
   const log = { warn: (_: object, text: string) => told.push(text) };
   const database = await openSqlite({ path: join(folder, 'read-only.sqlite'), log });
+  await database.write((tx) =>
+    tx.insertInto('settings').values({ name: 'a', value: 'b' }).execute(),
+  );
   let isReadOnly = true;
   const run = StatementSync.prototype.run;
   t.mock.method(
@@ -107,9 +110,25 @@ test('a file that can only be read is reported once, and defers what would be wr
   now += 10_000;
   await write();
   assert.equal(database.isFailing, false);
+  // Also where nobody writes.
+  isReadOnly = true;
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  await assert.rejects(write());
+  for (const left of [true, false]) {
+    isReadOnly = left;
+    now += 11_000;
+    t.mock.timers.tick(11_000);
+    await database.write(async () => {}).catch(() => {});
+    assert.equal(database.isFailing, left);
+  }
   assert.deepEqual(
     told.map((text) => text.split(/[:;]/)[0]),
-    ['the file of the database cannot be read or written', 'the database can be written again'],
+    Array(2)
+      .fill([
+        'the file of the database cannot be read or written',
+        'the database can be written again',
+      ])
+      .flat(),
   );
   await database.close();
 });

@@ -3,12 +3,12 @@ import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import pLimit from 'p-limit';
-import { Outage } from '../../time/time.ts';
 import { CommitNotices, type Database, type Queries } from '../engine.ts';
 import { isDamage, isFileFailing, isStorageFull } from '../failures.ts';
 import { migrate } from '../migrate.ts';
 import { type CheckpointLimits, Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
 import { type ConnectionOptions, kyselyOn } from './driver.ts';
+import { FileHealth } from './file-health.ts';
 import { CommitLog, GroupCommit, type GroupCommitOptions, ReadTurns } from './group-commit.ts';
 
 export interface SqliteOptions {
@@ -39,12 +39,6 @@ const LOG_FILE_MAX = 128 * 1024 * 1024;
 /** Logged once. */
 const DAMAGED =
   'the database is damaged: data on the damaged pages can be neither read nor written; restore the backup';
-
-/** Logged when it begins. */
-const FAILING =
-  'the file of the database cannot be read or written: mail is deferred and requests are answered 503 until it can; look at the disk, its mount, the owner of the folder, and other programs that have the file open';
-/** Another page may be read and written meanwhile: the disk works again when none failed for so long. */
-const WORKS_MS = 10_000;
 
 /** How long another process (a backup, the sqlite3 shell) may hold the lock, in milliseconds. */
 const BUSY_TIMEOUT_MS = 5_000;
@@ -182,16 +176,16 @@ async function open(options: SqliteOptions): Promise<Database> {
   }
   let isDamaged = false;
   const { log: logger, onCommit } = options;
-  let failedAt = 0;
-  const outage = new Outage(
-    (err) => logger?.warn({ err }, FAILING),
-    (seconds, failures) => logger?.warn({ seconds, failures }, 'the database can be written again'),
+  const health = new FileHealth(logger, () =>
+    groups.write((tx) =>
+      tx
+        .updateTable('settings')
+        .set(({ ref }) => ({ value: ref('value') }))
+        .execute(),
+    ),
   );
   const onError = (error: unknown) => {
-    if (isFileFailing(error)) {
-      failedAt = performance.now();
-      outage.failed(error);
-    }
+    if (isFileFailing(error)) health.failed(error);
     if (isDamaged || !isDamage(error)) return;
     isDamaged = true;
     logger?.warn({ err: error }, DAMAGED);
@@ -210,7 +204,7 @@ async function open(options: SqliteOptions): Promise<Database> {
     checkpoints,
     onError,
     onCommit: (report) => {
-      if (report.syncMs !== undefined && performance.now() - failedAt >= WORKS_MS) outage.worked();
+      if (report.syncMs !== undefined) health.written();
       onCommit?.(report);
     },
   });
@@ -222,12 +216,13 @@ async function open(options: SqliteOptions): Promise<Database> {
       return isDamaged;
     },
     get isFailing() {
-      return outage.isOn;
+      return health.isFailing;
     },
     read: readers.queries,
     write: groups.write,
     snapshot: (work) => snapshots.run(work),
     async close() {
+      health.close();
       await groups.close();
       await checkpoints.finish();
       snapshots.close();
