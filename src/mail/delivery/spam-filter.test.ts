@@ -216,6 +216,7 @@ suite('the spam filter', () => {
     });
     const looked = filter.look();
     assert.equal(await told.promise, 'it does not answer /ping');
+    assert.equal(await filter.check(mailOf()), undefined, 'a message comes meanwhile');
     answers((response) => void response.end('pong\r\n'));
     await looked;
     assert.deepEqual(

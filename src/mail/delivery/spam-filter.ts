@@ -112,8 +112,8 @@ export class SpamFilter {
       await pause(this.#times.restMs, undefined, { signal, ref: false }).catch(() => {});
       if (!this.#isOut) return;
     }
-    // What messages have met says more than a ping.
-    if (this.#failures === 0) this.#tell(false);
+    // What messages have met since says more than a ping.
+    if (this.#failures < FAILURES) this.#tell(false);
   }
 
   /** @returns undefined where there is no verdict: the message is then accepted; never rejects */
