@@ -38,6 +38,8 @@ function memoryFolder(): NodeJS.ProcessEnv {
   const { bavail, bsize } = statfsSync(MEMORY);
   if (bavail * bsize < ROOM) return {};
   const folder = mkdtempSync(`${MEMORY}/postroom-`);
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 9 }));
+  // Else a run that somebody breaks off would keep the memory.
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
   return { TMPDIR: folder };
 }
