@@ -27,7 +27,13 @@ export function limitConnections(
 ): (socket: Socket) => void {
   const shares = new StrangerShares(inAll);
   const open = new Map<string, Set<Socket>>();
-  let loggedAt = Number.NEGATIVE_INFINITY;
+  const loggedAt = new Map<string, number>();
+  const warn = (ip: string, text: string) => {
+    const now = performance.now();
+    if (now - (loggedAt.get(text) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return;
+    loggedAt.set(text, now);
+    logger.warn({ ip, connections: shares.taken }, text);
+  };
   server.on('connection', (socket) => {
     const address = socket.remoteAddress ?? '';
     if (isExempt(address)) return;
@@ -44,15 +50,14 @@ export function limitConnections(
       return;
     }
     socket.destroy();
-    if (performance.now() - loggedAt < LOG_EVERY_MS) return;
-    loggedAt = performance.now();
-    logger.warn(
-      { ip: address, connections: shares.taken },
+    warn(
+      address,
       'HTTP connection closed: too many connections of this client (HTTP_MAX_PER_IP) or in all (HTTP_MAX_CONNECTIONS)',
     );
   });
   return (socket) => {
-    const client = clientKey(socket.remoteAddress ?? '');
-    for (const one of [socket, ...(open.get(client) ?? [])]) one.destroy();
+    const address = socket.remoteAddress ?? '';
+    warn(address, 'HTTP connections of a client closed: it sent too many requests ahead on one');
+    for (const one of [socket, ...(open.get(clientKey(address)) ?? [])]) one.destroy();
   };
 }

@@ -14,10 +14,10 @@ import type { Api } from './route-tools.ts';
 
 const GET = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`;
 
-async function start(answer: RequestListener, cut = () => {}) {
+async function start(answer: RequestListener, cut = () => {}, write = (_line: string) => {}) {
   const server = createServer(answer);
   const connections = { perClient: 10, inAll: 100 };
-  const cutOff = limitConnections(server, connections, () => false, pino({ level: 'silent' }));
+  const cutOff = limitConnections(server, connections, () => false, pino({}, { write }));
   beginInTurn(
     server,
     () => '192.0.2.1',
@@ -78,18 +78,24 @@ test('behind an answer that closes the connection no request is begun', async ()
 test('who sends more ahead loses his connections, once, and nobody else does', async () => {
   let begun = 0;
   let cut = 0;
+  const told: string[] = [];
   const open = await start(
     (request, response) => {
       begun++;
       if (request.url === '/other') response.end();
     },
     () => cut++,
+    (line) => told.push(JSON.parse(line).msg),
   );
   const [first, second, other] = [await open(), await open(), await open('127.0.0.3')];
   const ends = Promise.all([once(first, 'close'), once(second, 'close')]);
   first.write(GET('/').repeat(2_000));
   await ends;
   assert.deepEqual([begun, cut], [1, 1]);
+  assert.match(
+    told.join(),
+    /^HTTP connections of a client closed: it sent too many requests ahead/,
+  );
   other.write(GET('/other'));
   assert.match(String(await once(other, 'data')), /^HTTP\/1.1 200/);
 });
