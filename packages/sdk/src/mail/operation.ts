@@ -20,7 +20,9 @@ export interface OperationTools {
   readonly change: Copy['add'];
 }
 
-const isOver = ({ state }: OperationRow) => state === 'rejected' || state === 'cancelled';
+/** Whether it was not carried out. */
+export const isOver = ({ state }: OperationRow): boolean =>
+  state === 'rejected' || state === 'cancelled';
 
 /** One call may have made several rows, a thousand messages each; or none, where there was nothing to do: it is over. */
 export class StoredOperation implements Operation {

@@ -7,6 +7,7 @@ import { ApiError, endsSession, isForeign, isPassing } from '../errors.ts';
 import { startsAnew } from './apply-page.ts';
 import type { Copy } from './copy.ts';
 import { placesOf } from './fold.ts';
+import { isOver } from './operation.ts';
 import { acked, ended, endings, nextBatches, outdated } from './outbox.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
 import {
@@ -174,10 +175,13 @@ export class Pusher {
     return [...this.#over(batch), ...this.#prune()];
   }
 
-  /** Their files are not needed any more; but a mail that was refused, or whose fate is not known, can be a draft yet. */
+  /**
+   * Their files are not needed any more; but a mail that was refused, or whose fate is not known, can be a draft yet, also
+   * where that was refused.
+   */
   #over(rows: readonly OperationRow[]): Change[] {
-    const isKept = ({ kind, state }: OperationRow) =>
-      kind === 'send' && (state === 'uncertain' || state === 'rejected');
+    const isKept = ({ kind, inverseOf, error }: OperationRow) =>
+      error && (kind === 'send' || inverseOf);
     return rows.flatMap((one) => [
       put('operations', one),
       ...(isKept(one) ? [] : this.#filesOf(one)),
@@ -195,7 +199,7 @@ export class Pusher {
     const { kind, seq, inverseOf, mail } = draft;
     // Taken back twice, it is one draft.
     const first = this.#lead.copy.operations.find(
-      (one) => one.inverseOf === inverseOf && one.state !== 'cancelled',
+      (one) => one.inverseOf === inverseOf && !isOver(one),
     );
     if (kind === 'send' && inverseOf !== undefined && mail && first?.seq === seq)
       return [put('operations', { ...draft, kind: 'append' })];

@@ -30,8 +30,11 @@ export class Telling {
   readonly on: MailClient['on'] = (name, tell) => {
     const listeners = this.#listeners.get(name) ?? new Set();
     this.#listeners.set(name, listeners.add(tell as Tell));
-    // A tab may have died before it told: nobody else knows.
-    if (name === 'uncertain') for (const event of this.#uncertain()) tell(event as never);
+    // A tab may have died before it told of mail that is no draft again: nobody else knows.
+    const { operations } = this.#tools.copy;
+    for (const row of name === 'uncertain' ? operations : [])
+      if (row.state === name && !operations.some(({ inverseOf }) => inverseOf === row.seq))
+        tell(this.#told(row) as never);
     return () => listeners.delete(tell as Tell);
   };
 
@@ -58,17 +61,11 @@ export class Telling {
     if (this.#listeners.has('mailboxes')) void this.#tellMailboxes();
   }
 
-  /** Mail whose fate is unknown, and which is no draft again. */
-  #uncertain(): MailEvents['uncertain'][] {
-    const { operations } = this.#tools.copy;
-    const isOpen = ({ state, seq }: OperationRow) =>
-      state === 'uncertain' && !operations.some(({ inverseOf }) => inverseOf === seq);
-    return operations.filter(isOpen).map((row) => this.#told(row));
-  }
-
-  /** Only a send is uncertain. */
+  /** Only a send is uncertain. Of a draft that takes a mail back, it is told: it can be taken back again. */
   #told(row: OperationRow): MailEvents['uncertain'] {
-    return { operation: toOperation(this.#tools, [row]) as StoredSend };
+    const { operations } = this.#tools.copy;
+    const sent = row.mail && operations.find(({ seq }) => seq === row.inverseOf);
+    return { operation: toOperation(this.#tools, [sent ?? row]) as StoredSend };
   }
 
   #tellEnded(): void {

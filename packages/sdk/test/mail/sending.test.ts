@@ -137,6 +137,36 @@ test('mail that the server refuses after a reload is a draft with its files, whe
   assert.equal(world.account.sends.all.length, 0);
 });
 
+test('a refused mail whose draft is refused, too, can be a draft once there is room', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const refused: Operation[] = [];
+  client.on('rejected', ({ operation }) => refused.push(operation));
+  const full = { status: 507, code: 'quota_exceeded' } as const;
+  world.server.failNext(full, '/mail/send');
+  world.server.failNext(full, '/mail/append');
+  const attachments = [{ filename: 'a.txt', content: Buffer.from('a') }];
+  const sent = await client.send({ ...mail, attachments });
+  const failed = assert.rejects(sent.applied, /quota_exceeded/);
+  await world.pass(10_000, failed);
+  await failed;
+  for (const times of [1, 2]) {
+    assert.deepEqual(
+      refused.map(({ id }) => id),
+      Array(times).fill(sent.id),
+    );
+    await world.pass(10_000, refused.at(-1)?.undo());
+    await world.pass(10_000);
+  }
+  const { uids, find } = world.account.mailbox('Drafts');
+  assert.deepEqual(
+    uids.map((uid) => find(uid)?.attachments.map(({ filename }) => filename)),
+    [['a.txt']],
+  );
+  assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
+});
+
 test('mail that another device sent is listed while it waits, and cancelled here', async () => {
   const world = new World({ seed: 1, withLocks: true });
   const { client } = await world.open();
