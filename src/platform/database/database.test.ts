@@ -5,6 +5,7 @@ import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import {
+  isOfStatement,
   isStorageFull,
   isUnavailable,
   lockDirectory,
@@ -324,6 +325,13 @@ test('a database that cannot be reached, or a file that cannot be opened for now
     refusalOfFailure(Object.assign(new Error('x'), { code: 'ERR_SQLITE_ERROR', errcode }))?.code;
   for (const errcode of [517, 1032, 266, 14]) assert.equal(codeOf(errcode), 'unavailable');
   assert.deepEqual([codeOf(4874), codeOf(1)], ['storage_full', undefined]);
+  for (const [code, isOne] of [
+    ['42P07', true],
+    ['28P01', false],
+    ['EPIPE', false],
+  ] as const) {
+    assert.equal(isOfStatement(Object.assign(new Error('x'), { code })), isOne, code);
+  }
   const full = Object.assign(new Error('no space'), { code: '53100' });
   assert.equal(refusalOfFailure(full)?.code, 'storage_full');
   assert.equal(refusalOfFailure(new Error('a bug')), undefined);

@@ -111,9 +111,9 @@ export function isWithoutRight(error: unknown): boolean {
   return codeOf(error) === '42501';
 }
 
-/** Whether the server answers, and a statement failed for another reason than the connection, the login or the whole server. */
+/** Whether the server answers, and a statement failed for another reason than the connection (EPIPE), the login or the whole server. */
 export function isOfStatement(error: unknown): boolean {
-  return /^(?!08|28|3D|53300|57P)[0-9A-Z]{5}$/.test(codeOf(error));
+  return /^(?!08|28|3D|53300|57P|E)[0-9A-Z]{5}$/.test(codeOf(error));
 }
 
 /**
