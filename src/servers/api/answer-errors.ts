@@ -4,7 +4,7 @@
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { refusalOfFailure } from '../../platform/database/database.ts';
+import { isFileFailing, refusalOfFailure } from '../../platform/database/database.ts';
 import { answerOf, Refusal } from '../../platform/errors/errors.ts';
 import { answerProblem, bearerChallenge } from '../../platform/net/net.ts';
 import { describeInvalid, isInvalid } from './describe-invalid.ts';
@@ -66,8 +66,9 @@ export function answerRefusal(
 ): void {
   const { http } = answerOf(refusal.code);
   if (refusal.cause !== undefined && http >= 500) {
-    // A full disk has lines of its own, at its begin and its end.
-    const level = refusal.code === 'storage_full' ? 'info' : 'error';
+    // A disk that is full, or fails, has lines of its own, at its begin and its end.
+    const isTold = refusal.code === 'storage_full' || isFileFailing(refusal.cause);
+    const level = isTold ? 'info' : 'error';
     request.log[level]({ err: refusal.cause, requestId: request.id }, 'request failed');
   }
   // Fastify would close the connection with unread data, which resets it before the client has read the reason. Node

@@ -145,6 +145,20 @@ test('an answer that cannot be written does not affect others', async () => {
   assert.equal(broken.headers.get('x-content-type-options'), 'nosniff');
 });
 
+test('a request that meets a disk which fails is no error of its own in the log', async () => {
+  const code = 'ERR_SQLITE_ERROR';
+  const failing = Object.assign(new Error('disk I/O error'), { code, errcode: 10 });
+  const api = await startApi('sqlite', {
+    routes: [(app) => void app.get('/failing', () => Promise.reject(failing))],
+  });
+  assert.equal((await api.call('GET', '/failing')).status, 503);
+  const told = api.logLines.filter(({ msg }) => msg === 'request failed');
+  assert.deepEqual(
+    told.map(({ level }) => level),
+    [30],
+  );
+});
+
 /** Sends a request exactly as written; returns its status code and the code of the problem. */
 async function sendRaw(port: number, lines: readonly string[]): Promise<[number, string]> {
   const socket = connect(port, '127.0.0.1');
