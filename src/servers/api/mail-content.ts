@@ -164,7 +164,7 @@ class Readers {
       { name: `account ${accountId}`, most: READING.account },
       { name: `user ${userId}`, most: READING.user },
     ];
-    return this.#turns.run(parties, read, left.signal);
+    return this.#turns.run(parties, read, left.signal).finally(() => raw.off('close', leave));
   }
 }
 

@@ -13,7 +13,7 @@ const OF_A_TURN = { client: 5, network: 10 };
 
 /** By address: to take an IPv6 address apart twice for each request is a tenth of a sync. */
 const partiesOf = new LRUCache<string, readonly Party[]>({
-  ...entries(1_000),
+  ...entries(10_000),
   memoMethod: (address) => {
     const client = clientKey(address);
     return [
