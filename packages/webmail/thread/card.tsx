@@ -42,7 +42,7 @@ export const Card = ({ account, message, isOpen, toggle }: CardProps) => {
           </span>
           {isDraft && !waiting && <span class="pill wait">Draft</span>}
           {message.hasAttachment && !isOpen && <Icon name="attach" />}
-          <When at={message.internalDate} />
+          {!waiting && <When at={message.internalDate} />}
         </button>
         {isOpen && waiting && (
           <Tool

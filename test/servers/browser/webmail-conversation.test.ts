@@ -140,6 +140,13 @@ test('an answer that goes out tomorrow is one card, which is cancelled and edite
     assert.equal(await page.getByRole('button', { name: 'Go on writing' }).count(), 0);
   };
   await isOneCard();
+  const wide = page.viewportSize();
+  await page.setViewportSize({ width: 340, height: 700 });
+  // When it goes out is not cut.
+  const when = waiting.locator('.pill');
+  const [told, line] = [await when.boundingBox(), await when.locator('..').boundingBox()];
+  assert.ok(told && line && told.x + told.width <= line.x + line.width);
+  if (wide) await page.setViewportSize(wide);
   await page.reload();
   await isLive(page);
   await isOneCard();
