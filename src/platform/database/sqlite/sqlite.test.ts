@@ -76,6 +76,8 @@ test('a damaged page is reported once, and the database stays marked as damaged'
 test('a file that can only be read is reported once, and defers what would be written until it can', async (t) => {
   let now = 10_000;
   t.mock.method(performance, 'now', () => now);
+  // All timers of the database: none of before could be cleared.
+  t.mock.timers.enable({ apis: ['setTimeout'] });
   const told: string[] = [];
   const log = { warn: (_: object, text: string) => told.push(text) };
   const database = await openSqlite({ path: join(folder, 'read-only.sqlite'), log });
@@ -112,7 +114,6 @@ test('a file that can only be read is reported once, and defers what would be wr
   assert.equal(database.isFailing, false);
   // Also where nobody writes.
   isReadOnly = true;
-  t.mock.timers.enable({ apis: ['setTimeout'] });
   await assert.rejects(write());
   for (const left of [true, false]) {
     isReadOnly = left;
