@@ -97,6 +97,7 @@ test('a day with mail: it comes by itself, is read, archived and brought back, f
   await page.keyboard.press('Enter');
   await serverHas(id, 'Bills', ['Invoice']);
   await goTo(page, 'Bills');
+  await rowOf(page, 'Invoice').waitFor();
   // A row whose drag ended without a word is not dropped with the next thing.
   const isIgnored = `(() => {
     const tell = (element, type, dataTransfer) =>
