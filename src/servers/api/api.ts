@@ -2,7 +2,6 @@
  * The HTTP interface: every route of the contract except the WebSocket, with authentication, errors, limits, the API
  * description and the public pages. Stores nothing; a route makes one call of its capability.
  */
-
 import type { FastifyRequest } from 'fastify';
 import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';

@@ -2,7 +2,6 @@
  * One connection: a socket on one side, a session on the other. Commands run one after another, whatever the client sends
  * at once; answers are asked for only as fast as the client reads them.
  */
-
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Logger } from 'pino';

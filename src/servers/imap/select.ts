@@ -111,7 +111,7 @@ async function* tellSince(
 ): AsyncGenerator<Output> {
   const { gone, changed } = await readSince(session, view, { modseq, known });
   yield vanished(gone);
-  // Once more: ImapTest has what it knew the last time by now, less what vanished, and panics at a FETCH beyond it.
+  // Told again: ImapTest counts what it knew the last time, less what vanished, and panics at a FETCH beyond that.
   if (changed.length > 0) yield `* ${view.size} EXISTS\r\n`;
   // As the client reads: lines of many messages are not held.
   yield* fetchFlags(session, changed);

@@ -1,5 +1,4 @@
 /** The state of one connection (RFC 9051 section 3), and what commands have in common. */
-
 import type { AccountChange } from '../../mailboxes/changes/changes.ts';
 import type { RawConnection } from '../../mailboxes/mail-server/mail-server.ts';
 import type {

@@ -1,5 +1,4 @@
 /** What needs an operator: found as it is, in the order of its urgency, with the limits of the alerts. */
-
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { before, test } from 'node:test';

@@ -2,7 +2,6 @@
  * One logged-in connection to the IMAP server, for one account: commands with deadlines, and the
  * mailbox that is selected on it.
  */
-
 import { isRefusal } from '../../../platform/errors/errors.ts';
 import { encodeMailboxName, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { mailboxNotFound } from '../../mailstore/mailstore.ts';

@@ -1,5 +1,4 @@
 /** Changes that an app makes, carried out on the server: messages and mailboxes. */
-
 import { invalidField, Refusal } from '../../../platform/errors/errors.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
 import {

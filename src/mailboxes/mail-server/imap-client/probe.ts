@@ -1,5 +1,4 @@
 /** Readiness of an IMAP server: whether it sends a greeting, and accepts the master's login. */
-
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
