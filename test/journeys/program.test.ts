@@ -199,13 +199,13 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   assert.equal(dropped.code, 1);
   assert.match(
     dropped.output,
-    /^0 deliveries would be dropped\. Nothing was done\. To confirm, add --yes/,
+    /^This drops 0 deliveries\. Nothing was done\. To confirm, add --yes/,
   );
   const kept = await command(['domains', 'delete', 'acme.test']);
   assert.equal(kept.code, 1);
   assert.match(
     kept.output,
-    /^acme\.test has 1 accounts, 4 messages .* Nothing was done\. To confirm, add --confirm/,
+    /^acme\.test has 1 account, 4 messages .* Nothing was done\. To confirm, add --confirm/,
   );
   await result('domains', 'suspend', 'acme.test', '--reason', 'unpaid');
   const resumed = await result('domains', 'resume', 'acme.test');
@@ -446,6 +446,29 @@ test('doctor signs in to the relay, and never in plaintext', async (t) => {
   assert.doesNotMatch(said.join(), /AUTH/);
 });
 
+test('doctor greets the mail server where mail is delivered by LMTP', async (t) => {
+  const said: string[] = [];
+  const server = createServer((socket) => {
+    socket.write('220 mail server\r\n');
+    socket.on('data', (chunk) => {
+      said.push(String(chunk));
+      socket.write(String(chunk).startsWith('LHLO') ? '250 mail server\r\n' : '500 what?\r\n');
+    });
+  });
+  t.after(() => server.close());
+  const port = await portOf(server);
+  const settings = {
+    ...env,
+    MAILSTORE_URL: 'imap://a:b@127.0.0.1:1',
+    LMTP_URL: `lmtp://127.0.0.1:${port}`,
+  };
+  const look = async () => (await command(['doctor'], settings)).output;
+  assert.match(await look(), /^ok +mail server \(LMTP\) +127\.0\.0\.1:\d+ takes our connection$/m);
+  assert.match(said.join(), /^LHLO .*\r\n,QUIT\r\n$/);
+  server.close();
+  assert.match(await look(), /^failed +mail server \(LMTP\) .*ECONNREFUSED.*\n +look at LMTP_URL/m);
+});
+
 test('doctor asks the spam filter whether it is there', async (t) => {
   const answers = [404, 200];
   const filter = createHttpServer((_, response) => response.writeHead(answers.pop() ?? 0).end());
@@ -464,7 +487,7 @@ test('doctor fetches the keys of tokens', async (t) => {
   t.after(() => keys.close());
   const JWT_JWKS_URL = `http://127.0.0.1:${await portOf(keys)}/keys`;
   const look = async () => (await command(['doctor'], { ...env, JWT_JWKS_URL })).output;
-  assert.match(await look(), /^ok +token keys +http:\S+ has 1 keys$/m);
+  assert.match(await look(), /^ok +token keys +http:\S+ has 1 key$/m);
   assert.match(await look(), /^failed +token keys +http:\S+: the answer is no JSON\n/m);
   assert.match(await look(), /^failed +token keys +http:\S+: the answer has no keys\n/m);
 });

@@ -3238,7 +3238,9 @@ export interface Operations {
       reason?: string;
       /** Address of an account: what it sent and got. With `address`: what it exchanged with that one. */
       account?: string;
+      /** At this date or time (RFC 3339), or later; a date is its midnight in UTC. */
       since?: string;
+      /** Before this date or time. */
       until?: string;
       /** Leaves out what `recipient` finds. */
       not_recipient?: string;
@@ -3290,7 +3292,9 @@ export interface Operations {
       message_id?: string;
       /** Postroom's id of the message, the id of one of its deliveries, or a `webhook-id`. */
       id?: string;
+      /** At this date or time (RFC 3339), or later; a date is its midnight in UTC. */
       since?: string;
+      /** Before this date or time. */
       until?: string;
       /** The most items of a page; 50 when left out. */
       limit?: number;

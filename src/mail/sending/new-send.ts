@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import { type NewRow, PreparedQuery, type Queries } from '../../platform/database/database.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { many, Refusal } from '../../platform/errors/errors.ts';
 import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 import type { SendingAccount } from '../../tenants/accounts/accounts.ts';
 import type { NewEvent } from '../../tenants/events/events.ts';
@@ -211,7 +211,7 @@ export async function refuseOverLimit(
   const { sent = null, oldest = null } = recent ?? {};
   if ((sent ?? 0) + recipients <= most) return;
   const detail =
-    `the account may write to ${most} recipients in 24 hours; it wrote to ${sent ?? 0}, ` +
+    `the account may write to ${many(most, 'recipient')} in 24 hours; it wrote to ${sent ?? 0}, ` +
     'with those of messages that go out later';
   const retryAfter = Math.ceil(((oldest ?? now) + DAY_MS - now) / 1_000);
   throw new Refusal('send_limit', detail, { retryAfter });

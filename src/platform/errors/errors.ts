@@ -169,6 +169,10 @@ export function invalidField(field: string, expected: string): Refusal {
   });
 }
 
+/** A number of things in words: `1 account`, `2 accounts`. */
+export const many = (count: number, one: string, more = `${one}s`) =>
+  `${count} ${count === 1 ? one : more}`;
+
 const DATE = /^\d{4}-\d\d-\d\d$/;
 /** RFC 3339 section 5.6, without leap seconds, which Date does not have. */
 const TIME =

@@ -1,4 +1,5 @@
 /** The check of the doctor that fetches the keys of mailbox tokens. */
+import { many } from '../../platform/errors/errors.ts';
 import { CONNECT_MS, failed, ok, reasonOf, type Verdict } from './check-stores.ts';
 
 /** @param url of JWT_JWKS_URL */
@@ -13,7 +14,7 @@ export async function checkTokenKeys(url: string): Promise<Verdict> {
     if (!answer.ok) return wrong(`the answer is ${answer.status}`);
     const { keys }: { keys?: unknown } = Object(await answer.json());
     if (!Array.isArray(keys) || keys.length === 0) return wrong('the answer has no keys');
-    return ok(`${url} has ${keys.length} keys`);
+    return ok(`${url} has ${many(keys.length, 'key')}`);
   } catch (error) {
     if (error instanceof SyntaxError) return wrong('the answer is no JSON');
     // `fetch` says only that it failed, and has the reason in its cause.

@@ -1,5 +1,6 @@
 /** `postroom domains`: the domains of all users. */
 import { Command } from 'commander';
+import { many } from '../../platform/errors/errors.ts';
 import type { OperatedDomainDetails } from '../../servers/operator/operator.ts';
 import { CommandFailed, clean, formatBytes, report } from './command.ts';
 import {
@@ -122,14 +123,14 @@ async function deleteDomain(domain: string, given: ServiceArguments): Promise<vo
   type Counted = Pick<OperatedDomainDetails, 'would_remove'>;
   const { would_remove } = await client.call<Counted>('POST', path, claim);
   const { accounts, messages, bytes, deliveries } = would_remove;
-  const counts = `${accounts} accounts, ${messages} messages (${formatBytes(bytes)}) and ${deliveries} open deliveries`;
+  const counts = `${many(accounts, 'account')}, ${many(messages, 'message')} (${formatBytes(bytes)}) and ${many(deliveries, 'open delivery', 'open deliveries')}`;
   if (given.dryRun) {
     report(given.json, { ok: true, would_remove }, `${domain} has ${counts}. Nothing was removed.`);
     return;
   }
   if (given.confirm !== domain) {
     await confirm(
-      `${domain} has ${counts}, which are removed for good.`,
+      `${domain} has ${counts}. All of it is removed for good.`,
       domain,
       `--confirm ${domain}`,
     );

@@ -30,8 +30,8 @@ export function messagesCommand(): Command {
     filters: {
       ...filters,
       account: 'address of an account: what it sent and got',
-      since: 'ISO 8601',
-      until: 'ISO 8601',
+      since: 'a date (2026-01-31, midnight in UTC) or a time (2026-01-31T12:00:00Z)',
+      until: 'the same; what came before it',
       ...Object.fromEntries(opposites),
     },
     columns: 'at status sender recipients next_attempt_at reason id',

@@ -22,6 +22,7 @@ import {
   UnfitDatabase,
   whileAlone,
 } from '../../platform/database/database.ts';
+import { many } from '../../platform/errors/errors.ts';
 import { listRunningNodes } from '../../platform/nodes/nodes.ts';
 import {
   bucketUrl,
@@ -150,7 +151,7 @@ async function moveOnlyBodies(
     const { bodies, octets, missing } = moved.made;
     const old = `${from.location}/quarantine`;
     const text = [
-      `${bodies === 1 ? '1 body is' : `${bodies} bodies are`} in ${to.location}, read back and compared; this run copied ${formatBytes(octets)}.`,
+      `${many(bodies, 'body is', 'bodies are')} in ${to.location}, read back and compared; this run copied ${formatBytes(octets)}.`,
       ...tellMissing(missing),
       `Start the service ${setting}. The old copies are in ${old}: remove them once the new store is checked.`,
     ];
@@ -256,7 +257,7 @@ function bodiesMove(
       const copied = await copyBodies({ ...stores, onProgress: showBodies(bar, to) });
       missing.push(...copied.missing);
       const { bodies: done, octets } = copied;
-      const ended = `copied ${done} bodies to ${to.location}, ${formatBytes(octets)} in this run`;
+      const ended = `copied ${many(done, 'body', 'bodies')} to ${to.location}, ${formatBytes(octets)} in this run`;
       bar.show({ name: 'bodies', done, total: done, octets, ended });
     },
     finish: () => switchStores(stores),

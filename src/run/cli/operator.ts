@@ -92,8 +92,8 @@ export function traceCommand(): Command {
       sender: 'an address',
       message_id: 'the Message-ID of its header',
       id: 'an id from Postroom: of the message, a delivery or a webhook',
-      since: 'ISO 8601',
-      until: 'ISO 8601',
+      since: 'a date (2026-01-31, midnight in UTC) or a time (2026-01-31T12:00:00Z)',
+      until: 'the same; what came before it',
     },
     columns: 'at event sender recipient status detail node id',
   });

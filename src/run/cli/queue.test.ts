@@ -12,7 +12,7 @@ test('an order that is only counted says in words what would stay as it is', () 
   const text = describeFound({ parts, skipped: { not_kept: 2, other: 1 } });
   assert.match(text, /^\nstatuses:\nstatus +count\nqueued +3\n\ndomains:\n/);
   assert.match(text, /^451 greylisted +2$|^2 +451 greylisted$/m);
-  assert.match(text, /\n2 cannot be tried again: .+\(DELIVERY_BODY_HOURS\)\.\n1 other$/);
+  assert.match(text, /\n2 not changed: .+\(DELIVERY_BODY_HOURS\)\.\n1 not changed: other$/);
 });
 
 test('where nothing fits, there is nothing to tell', () => {

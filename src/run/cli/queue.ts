@@ -1,5 +1,6 @@
 /** `postroom queue`: what waits for whom and why, and orders for many deliveries at once. */
 import { Command } from 'commander';
+import { many } from '../../platform/errors/errors.ts';
 import { type Step, untilDone } from '../../platform/time/time.ts';
 import type { OrderStep } from '../../servers/operator/operator.ts';
 import { openProgress, report } from './command.ts';
@@ -111,14 +112,18 @@ async function actOnQueue(action: string, given: ServiceArguments): Promise<void
     const counted = await client.call<OrderStep>('POST', path, { ...body, dry_run: true });
     const { matched, more } = counted;
     // A count that takes longer than one call says so: it is for a decision, and not for the books.
-    const deliveries = `${more ? 'More than ' : ''}${matched} deliveries`;
+    const deliveries = `${more ? 'More than ' : ''}${many(matched, 'delivery', 'deliveries')}`;
     const found = describeFound(counted);
     if (dryRun) {
-      report(json, { ok: true, ...counted }, `${deliveries} match. Nothing was done.${found}`);
+      report(
+        json,
+        { ok: true, ...counted },
+        `An order would find ${deliveries}. Nothing was done.${found}`,
+      );
       return;
     }
     if (found) process.stderr.write(`${found.trimStart()}\n`);
-    await confirm(`${deliveries} would be dropped.`, String(matched), '--yes');
+    await confirm(`This drops ${deliveries}.`, String(matched), '--yes');
   }
   const show = openProgress();
   const { matched, changed, skipped } = await untilDone(
@@ -132,22 +137,22 @@ async function actOnQueue(action: string, given: ServiceArguments): Promise<void
   const done =
     matched === 0
       ? `No delivery matches: nothing was done.${describeSkipped(skipped)}`
-      : `${action}: ${changed} of ${matched} deliveries.${describeSkipped(skipped)}`;
+      : `${action}: ${changed} of ${many(matched, 'delivery', 'deliveries')}.${describeSkipped(skipped)}`;
   report(json, { ok: true, matched, changed, skipped }, done);
 }
 
 /** Why deliveries stay as they are. */
 const reasons: Readonly<Record<string, string>> = {
-  under_way: 'are being attempted right now: not changed.',
-  changed_since: 'changed after the order was given: not changed.',
-  due: 'are due and tried anyway, or wait for the time that their sender set: not changed.',
-  not_kept: 'cannot be tried again: their message is not kept any more (DELIVERY_BODY_HOURS).',
-  held_otherwise: 'are held by the suspension of their domain, which only its end releases.',
+  under_way: 'an attempt is under way.',
+  changed_since: 'changed after the order was given.',
+  due: 'due and tried anyway, or waiting for the time that the sender set.',
+  not_kept: 'the message is not kept any more (DELIVERY_BODY_HOURS).',
+  held_otherwise: 'held by the suspension of the domain, which only its end releases.',
 };
 
 function describeSkipped(skipped: Readonly<Record<string, number | undefined>> = {}): string {
   return Object.entries(skipped)
-    .map(([why, count]) => `\n${count} ${reasons[why] ?? why}`)
+    .map(([why, count]) => `\n${count} not changed: ${reasons[why] ?? why}`)
     .join('');
 }
 

@@ -627,6 +627,11 @@ describe('values that are not valid', () => {
     assert.deepEqual(refusalOf(env), [
       'JWT_JWKS_URL: expected only one of JWT_PUBLIC_KEY and JWT_JWKS_URL, got both',
     ]);
+    for (const more of [{}, { MAILSTORE_URL: 'embedded' }]) {
+      assert.deepEqual(refusalOf({ LMTP_URL: 'lmtp://host', ...more }), [
+        'MAILSTORE_URL: expected the IMAP server that LMTP_URL brings mail to, got embedded',
+      ]);
+    }
   });
 
   test('no line repeats a secret, in any form', () => {

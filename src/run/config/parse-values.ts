@@ -7,6 +7,7 @@ import { createPublicKey, type KeyObject } from 'node:crypto';
 import { isIP, isIPv4 } from 'node:net';
 import { domainToASCII } from 'node:url';
 import ipaddr from 'ipaddr.js';
+import { many } from '../../platform/errors/errors.ts';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 
 /** A value, or the expected form and, where the value itself must not be shown, `found`. */
@@ -80,7 +81,7 @@ export function secretTexts(fewest: number): Parse<SigningKeys> {
     const values = splitList(text);
     const expected = `at least ${fewest} characters (each, if there are several values separated by commas)`;
     const tooShort = values.find((value) => value.length < fewest);
-    if (tooShort !== undefined) return unfit(expected, `${tooShort.length} characters`);
+    if (tooShort !== undefined) return unfit(expected, many(tooShort.length, 'character'));
     const [first, ...others] = values;
     if (first === undefined) return unfit(expected, '0 characters');
     if (new Set(values).size < values.length) return unfit('different values', 'one of them twice');
@@ -93,7 +94,7 @@ export const apiKeys: Parse<readonly string[]> = (text) => {
   const keys = splitList(text);
   const tooShort = keys.find((key) => key.length < 16);
   if (tooShort !== undefined || keys.length === 0) {
-    const found = `one of ${tooShort?.length ?? 0} characters`;
+    const found = `one of ${many(tooShort?.length ?? 0, 'character')}`;
     return unfit('comma-separated keys of at least 16 characters each', found);
   }
   if (keys.some((key) => !/^[\x21-\x7e]{1,255}$/.test(key))) {

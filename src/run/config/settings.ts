@@ -200,6 +200,10 @@ export function readSettings(lookup: Lookup): Values {
     else lines.push(problemLine(key, reading.expected, reading.found ?? quoteRefused(text)));
   }
   lines.push(...conflicts((key) => given(key) !== undefined));
+  if (values.LMTP_URL !== undefined && values.MAILSTORE_URL === 'embedded') {
+    const expected = 'the IMAP server that LMTP_URL brings mail to';
+    lines.push(problemLine('MAILSTORE_URL', expected, 'embedded'));
+  }
   if (lines.length > 0) throw new ConfigError(lines);
   // Each key of `settings` got the value of its own parser, which the compiler can't follow.
   return values as unknown as Values;

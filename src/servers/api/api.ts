@@ -92,6 +92,7 @@ export {
   RecordId,
   replaced,
   Text,
+  timeBound,
   UserId,
   writeDomain,
   writerOf,

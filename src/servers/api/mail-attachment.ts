@@ -3,7 +3,7 @@ import { create as contentDisposition } from 'content-disposition';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { ByteRange, Mailstore, PartContent } from '../../mailboxes/mailstore/mailstore.ts';
-import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { invalidField, many, Refusal } from '../../platform/errors/errors.ts';
 import { parsePartNumber } from '../../protocols/message/message.ts';
 import { beginStream } from './answer-errors.ts';
 import { messageQuery } from './mail-schemas.ts';
@@ -76,7 +76,7 @@ export async function sendPart(request: FastifyRequest, reply: FastifyReply, par
   const range = rangeOf(request.headers, part.etag, part.size);
   if (range === 'unsatisfiable') {
     reply.headers(headers).header('content-range', `bytes */${part.size}`);
-    throw new Refusal('range_not_satisfiable', `the part has ${part.size} bytes`);
+    throw new Refusal('range_not_satisfiable', `the part has ${many(part.size, 'byte')}`);
   }
   const { start, end } = range ?? { start: 0, end: part.size };
   const content = await beginStream(part.open(range));

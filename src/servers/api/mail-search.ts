@@ -14,7 +14,7 @@ import {
   uidSchema,
 } from './mail-schemas.ts';
 import { forReading, type RouteGroup } from './route-tools.ts';
-import { Flag, Text } from './schemas.ts';
+import { Flag, Text, timeBound } from './schemas.ts';
 
 const MATCHES_DEFAULT = 50;
 const MATCHES_MAX = 500;
@@ -22,8 +22,6 @@ const MATCHES_MAX = 500;
 /** Longer texts are refused with a code of their own. */
 const text = (description: string) =>
   Type.Optional(Type.String({ maxLength: 10_240, description, examples: ['invoice'] }));
-const time = (description: string) =>
-  Type.Optional(Type.String({ maxLength: 40, description, examples: ['2026-01-31'] }));
 const octets = (description: string) =>
   Type.Optional(Type.Integer({ minimum: 0, maximum: 4_294_967_295, description }));
 const flags = (description: string) =>
@@ -43,8 +41,8 @@ const searchBody = Type.Object(
     to: text('Words of the names and addresses in To, Cc and Bcc.'),
     subject: text('Words of the subject.'),
     body: text('Words of the text and of the names of attachments.'),
-    since: time('Arrived at this date or time (RFC 3339) or later.'),
-    before: time('Arrived before this date or time.'),
+    since: timeBound('Arrived at this date or time (RFC 3339) or later.'),
+    before: timeBound('Arrived before this date or time.'),
     larger: octets('More bytes than this.'),
     smaller: octets('Fewer bytes than this.'),
     flags: flags('All of these flags.'),

@@ -153,6 +153,8 @@ onEachEngine('POST /hooks/mailserver', (engine) => {
       assert.equal(answer.status, 401, title);
       assert.equal(answer.body.code, 'unauthorized', title);
       assert.match(answer.headers.get('www-authenticate') ?? '', /x-mailserver-signature/);
+      const isMissing = !('x-mailserver-signature' in headers);
+      assert.match(String(answer.body.detail), isMissing ? /is missing/ : /is not the hex/, title);
     }
     assert.equal(told.length, 0);
   });

@@ -94,14 +94,14 @@ export function mailserverEventRoutes(events: MailserverEvents): RouteGroup {
       onRequest: async (request, reply) => {
         if (isSignature(request.headers[SIGNATURE_HEADER])) return;
         await limits.take('requests', request, reply);
-        throw badSignature();
+        throw badSignature(request);
       },
       handler: async (request, reply) => {
         const body = bodyOf(request);
         try {
           if (!events.verify(body.bytes, String(request.headers[SIGNATURE_HEADER]))) {
             await limits.take('requests', request, reply);
-            throw badSignature();
+            throw badSignature(request);
           }
           bodies.know(clientKey(request.clientAddress));
           await limits.take('mailserver', request, reply);
@@ -122,9 +122,10 @@ function bodyOf(request: FastifyRequest): HeldBody {
   return body ?? { bytes: Buffer.alloc(0), release() {} };
 }
 
-function badSignature(): Refusal {
-  return new Refusal(
-    'unauthorized',
-    `the header ${SIGNATURE_HEADER} is not the hex HMAC-SHA256 of the body`,
-  );
+function badSignature({ headers }: FastifyRequest): Refusal {
+  const isMissing = headers[SIGNATURE_HEADER] === undefined;
+  const wrong = isMissing
+    ? 'is missing: send the hex HMAC-SHA256 of the body in it'
+    : 'is not the hex HMAC-SHA256 of the body';
+  return new Refusal('unauthorized', `the header ${SIGNATURE_HEADER} ${wrong}`);
 }

@@ -37,6 +37,10 @@ export const Instant = (description?: string, example = '2026-01-31T12:00:00.000
     examples: [example],
   });
 
+/** What `readInstant` reads with `takesDate`: a bound of a search or a list. */
+export const timeBound = (description: string) =>
+  Type.Optional(Type.String({ maxLength: 40, description, examples: ['2026-01-31'] }));
+
 /** Describes an answer whose JSON the route writes itself, as text or as a stream of text. */
 export function writtenHere(schema: TSchema) {
   return Type.Unsafe<string | Buffer | Readable>(schema);

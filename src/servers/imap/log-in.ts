@@ -1,6 +1,6 @@
 /** LOGIN and AUTHENTICATE (RFC 9051 section 6.2), STARTTLS, CAPABILITY, ID. */
 import type { RawConnection } from '../../mailboxes/mail-server/mail-server.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { many, Refusal } from '../../platform/errors/errors.ts';
 import {
   type GivenLogin,
   isMechanism,
@@ -92,7 +92,9 @@ async function* openElsewhere(
 
 function explain(session: Session, { code, message, retryAfter }: Refusal): Error {
   if (code === 'rate_limited') {
-    return new Bye(`[LIMIT] Too many failed logins: try again in ${retryAfter ?? 60} seconds`);
+    return new Bye(
+      `[LIMIT] Too many failed logins: try again in ${many(retryAfter ?? 60, 'second')}`,
+    );
   }
   if (code === 'account_inactive') return new No('AUTHORIZATIONFAILED', message);
   if (code !== 'unauthorized') return new Bye(`[UNAVAILABLE] ${message}`);

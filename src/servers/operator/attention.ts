@@ -3,6 +3,7 @@
  * database. Rules that watch what an alert of `deploy/prometheus/alerts.yml` watches have its limits; a test compares both.
  */
 import { findFailingReceivers, findHeld } from '../../mail/queue/queue.ts';
+import { many } from '../../platform/errors/errors.ts';
 import { type EpochMs, HOUR_MS, MINUTE_MS, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
 import type { RuleName } from './attention-advice.ts';
@@ -15,7 +16,6 @@ import {
   lookAtVersions,
   lookForLostBodies,
   lookForSilentNodes,
-  many,
   type NodeParts,
 } from './node-attention.ts';
 import {

@@ -8,7 +8,7 @@ import type { Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal, readInstant } from '../../platform/errors/errors.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
-import { Instant, OneOf, type RouteGroup } from '../api/api.ts';
+import { OneOf, type RouteGroup, timeBound } from '../api/api.ts';
 import {
   findMessages,
   type MessageFilter,
@@ -65,8 +65,8 @@ const MessageQuery = Type.Object({
     'Address of an account: what it sent and got. With `address`: what it exchanged with that one.',
     'ann@acme.test',
   ),
-  since: Type.Optional(Instant()),
-  until: Type.Optional(Instant()),
+  since: timeBound('At this date or time (RFC 3339), or later; a date is its midnight in UTC.'),
+  until: timeBound('Before this date or time.'),
   ...notFields,
   ...listFields,
 });
@@ -193,8 +193,8 @@ async function listPage(parts: MessageRouteParts, query: Type.Static<typeof Mess
     ...wanted,
     account: account?.toLowerCase(),
     domainIds: domain === undefined ? undefined : await findClaimIds(read, domain),
-    since: since === undefined ? undefined : readInstant('since', since),
-    until: until === undefined ? undefined : readInstant('until', until),
+    since: since === undefined ? undefined : readInstant('since', since, true),
+    until: until === undefined ? undefined : readInstant('until', until, true),
     not: notOf(query),
   };
   const after = page.after && readPositions(page.after);

@@ -256,6 +256,12 @@ onEachEngine('messages of operators', (engine) => {
       assert.deepEqual(await of(query), [mailId], query);
     }
     assert.deepEqual(await of(`sender=&since=${since}`), [noSender]);
+    const day = since.slice(0, 10);
+    const nextDay = new Date(begun + 24 * HOUR).toISOString().slice(0, 10);
+    const ofEve = 'address=mallory@evil.test';
+    assert.deepEqual(await of(`${ofEve}&since=${day}&until=${nextDay}`), [mailId]);
+    assert.deepEqual(await of(`${ofEve}&since=${nextDay}`), []);
+    assert.deepEqual(await of(`${ofEve}&until=${day}`), []);
     assert.deepEqual(await of('domain=other.test'), []);
     assert.deepEqual(await of('account=eve@acme.test&address=nobody@evil.test'), []);
     assert.deepEqual(await of(`subject=else&since=${since}`), []);

@@ -6,6 +6,7 @@
 import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
 import { countUnread } from '../../mailboxes/search/search.ts';
 import { type ReadDatabase, settingOf } from '../../platform/database/database.ts';
+import { many } from '../../platform/errors/errors.ts';
 import type { Nodes, NodeView } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, MINUTE_MS, within } from '../../platform/time/time.ts';
 import { lastCounts } from '../../tenants/usage/usage.ts';
@@ -88,9 +89,6 @@ export async function lookAtDeferredMail({ database, now }: Pick<NodeParts, 'dat
 
 /** The part of the disk of which less is too little. */
 export const DISK_FREE = 0.05;
-
-export const many = (count: number, one: string, more = `${one}s`) =>
-  `${count} ${count === 1 ? one : more}`;
 
 export const diskSize = (octets: number) =>
   octets < 1e9 ? `${Math.floor(octets / 1e6)} MB` : `${(octets / 1e9).toFixed(1)} GB`;

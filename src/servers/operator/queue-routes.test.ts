@@ -531,5 +531,6 @@ onEachEngine('the queue of operators', (engine) => {
     ]);
     assert.equal((await api.call('GET', '/v2/operator/trace/nobody')).status, 404);
     assert.equal((await api.call('GET', '/v2/operator/trace?since=yesterday')).status, 400);
+    assert.deepEqual(await events('recipient=cal@acme.test&until=2000-01-01'), []);
   });
 });

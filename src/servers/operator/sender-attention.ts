@@ -1,10 +1,11 @@
 /** What needs an operator about senders and mailboxes: who sends oddly, what bounces, and which mailboxes are full. */
 import { findRecentFailures } from '../../mail/queue/queue.ts';
+import { many } from '../../platform/errors/errors.ts';
 import { DAY_MS } from '../../platform/time/time.ts';
 import { findAnyAccount } from '../../tenants/accounts/accounts.ts';
 import { findOddSenders, lastGauges, type OddSender, sumOfDay } from '../../tenants/usage/usage.ts';
 import { namesBlockList } from './explain-reply.ts';
-import { many, type NodeParts } from './node-attention.ts';
+import type { NodeParts } from './node-attention.ts';
 
 type Parts = Pick<NodeParts, 'database' | 'now'>;
 

@@ -4,7 +4,7 @@ import { findMailId } from '../../mail/queue/queue.ts';
 import { listTrace, readEvents, type TraceItem } from '../../mail/trace/trace.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal, readInstant } from '../../platform/errors/errors.ts';
-import { Instant, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
+import { Instant, isoTime, present, type RouteGroup, Text, timeBound } from '../api/api.ts';
 import { answerUntil, isKey, listEcho, listFields, readPage } from './lists.ts';
 
 export const MAIL_ID = '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b';
@@ -54,7 +54,6 @@ export function writeItem(row: TraceItem): Type.Static<typeof TraceBody> {
   };
 }
 
-const Bound = Instant(undefined, '2026-01-31T12:00:00Z');
 const Address = Type.String({ minLength: 1, maxLength: 320, examples: ['ann@acme.test'] });
 export const MailId = Text(
   "Postroom's id of the message, the id of one of its deliveries, or a `webhook-id`.",
@@ -69,8 +68,8 @@ const TraceQuery = Type.Object({
     Type.String({ minLength: 1, maxLength: 1000, examples: ['<1@sender.test>'] }),
   ),
   id: Type.Optional(MailId),
-  since: Type.Optional(Bound),
-  until: Type.Optional(Bound),
+  since: timeBound('At this date or time (RFC 3339), or later; a date is its midnight in UTC.'),
+  until: timeBound('Before this date or time.'),
   ...listFields,
 });
 
@@ -107,8 +106,8 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
           sender,
           limit: page.limit,
           mailId: id === undefined ? undefined : await mailIdOf(parts, id),
-          since: since === undefined ? undefined : readInstant('since', since),
-          until: until === undefined ? undefined : readInstant('until', until),
+          since: since === undefined ? undefined : readInstant('since', since, true),
+          until: until === undefined ? undefined : readInstant('until', until, true),
           before: after && { at: after[0], id: after[1], listed: after[2] },
         });
         const key = next && [next.at, next.id, next.listed];

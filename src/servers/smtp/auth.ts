@@ -1,5 +1,5 @@
 /** AUTH (RFC 4954), as far as it needs no connection: the exchange of a login, and its replies. */
-import type { Refusal } from '../../platform/errors/errors.ts';
+import { many, type Refusal } from '../../platform/errors/errors.ts';
 import {
   type GivenLogin,
   isMechanism,
@@ -87,5 +87,9 @@ export function loginReply(refusal: Refusal): Reply {
   // RFC 5248: a disabled account.
   if (code === 'account_inactive') return reply(535, '5.7.13', text);
   if (code !== 'rate_limited') return reply(454, '4.7.0', text);
-  return reply(454, '4.7.0', `Too many failed logins: try again in ${retryAfter ?? 60} seconds`);
+  return reply(
+    454,
+    '4.7.0',
+    `Too many failed logins: try again in ${many(retryAfter ?? 60, 'second')}`,
+  );
 }
