@@ -319,6 +319,39 @@ void suite('bodies in a bucket', () => {
     late.close();
   });
 
+  void test('a key that may only read is told at the start and by doctor, and what is there can be read', async () => {
+    const kept = await shared.keep(middle);
+    const before = await keys();
+    const told: string[] = [];
+    const tell = (line: string) => void told.push(line);
+    const late = new Bodies({ database, store, log: { info: tell, warn: tell, error: tell } });
+    const readOnly = (method: string) => (method === 'PUT' ? { answer: 403 } : undefined);
+    await withFault(readOnly, async () => {
+      assert.equal(await late.checkStore(false), undefined);
+      await until(() => told.length > 0);
+      const found = await late.find(kept);
+      assert.ok(found);
+      assert.deepEqual(Buffer.concat(await Array.fromAsync(late.read(found))), middle);
+      const url = new URL(`${proxy.url}/${bucket}?region=${region}`);
+      url.username = encodeURIComponent(accessKeyId);
+      url.password = encodeURIComponent(secretAccessKey);
+      const settings = {
+        DATA_DIR: shared.directory,
+        DATABASE_URL: shared.location,
+        S3_URL: url.href,
+      };
+      const { result, detail, advice } = await checkBucket(readConfig(settings, shared.directory));
+      assert.deepEqual([result, detail.includes('(403)')], ['failed', true]);
+      assert.match(advice ?? '', /the right to read, write, list and delete/);
+    });
+    assert.match(
+      told.join(),
+      /^a body could not be stored: \S+ answered .*\(403\); its mail is deferred/,
+    );
+    late.close();
+    assert.deepEqual(await keys(), before);
+  });
+
   void test('a key without access is refused at the start, without the secret', async () => {
     const wrong = await openBodyStore({
       folder: '',
@@ -331,7 +364,7 @@ void suite('bodies in a bucket', () => {
     });
   });
 
-  void test('doctor says whether the bucket answers and is that of the database, and writes nothing', async () => {
+  void test('doctor says whether the bucket answers and is that of the database, takes objects, and leaves nothing in it', async () => {
     const foreign = await openStore();
     const look = async (location: string, wrong: Partial<typeof s3.bucket> = {}) => {
       const named = { ...s3.bucket, ...wrong };
@@ -346,7 +379,7 @@ void suite('bodies in a bucket', () => {
     };
     assert.equal(
       await look(shared.location),
-      `ok: /${bucket} answers, and belongs to the database`,
+      `ok: /${bucket} answers, takes objects, and belongs to the database`,
     );
     assert.match(
       await look(shared.location, { secretAccessKey: 'not-the-secret' }),

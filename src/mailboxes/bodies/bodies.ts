@@ -39,6 +39,7 @@ import {
   findMismatch,
   type NewBody,
   readLastBackup,
+  tryToKeep,
 } from './body-store.ts';
 import { DiskRoom, FREE_BYTES_LEFT, noSpace } from './disk-room.ts';
 import { refuseToKeep, refuseToRead, StoreHealth } from './store-health.ts';
@@ -55,6 +56,7 @@ export {
   isLost,
   StoreUnavailable,
   storeIdOf,
+  tryToKeep,
 } from './body-store.ts';
 export { FREE_BYTES_LEFT, throwOrRefuse } from './disk-room.ts';
 export {
@@ -144,12 +146,10 @@ export class Bodies {
 
   async #test(): Promise<void> {
     await this.#compareIds();
-    // A bucket may take one octet, and no more. Another's folder is left as it is.
-    const { wasAsked, isRefusing } = this.#health;
-    if (this.#store.isRemote || this.#mismatch || (wasAsked && !isRefusing)) return;
-    const begun = await this.#store.create().catch((error) => this.#health.refused(error));
-    await begun?.abandon();
-    if (begun) this.#health.accepted();
+    // Another's store is left as it is. A bucket that takes an octet may refuse more: that ends no outage.
+    const { wasTried, isRefusing } = this.#health;
+    const isDue = !wasTried || (isRefusing && !this.#store.isRemote);
+    if (isDue && !this.#mismatch) await this.#health.tried(tryToKeep(this.#store));
   }
 
   async #compareIds(): Promise<void> {

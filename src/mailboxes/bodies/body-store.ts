@@ -137,6 +137,23 @@ export function asUnavailable(error: unknown): StoreUnavailable | undefined {
   return isFolder ? new StoreUnavailable(message, true) : undefined;
 }
 
+/**
+ * Keeps a body of one octet, and removes it: what can be read may not take anything.
+ *
+ * @throws StoreUnavailable, the file system's error
+ */
+export async function tryToKeep(store: BodyStore): Promise<void> {
+  const body = await store.create();
+  try {
+    await body.write(Buffer.of(0));
+    await body.finish();
+  } catch (error) {
+    await body.abandon();
+    throw error;
+  }
+  await store.remove([body.name]);
+}
+
 /*
  * Whether a database and a store of bodies belong together.
  *

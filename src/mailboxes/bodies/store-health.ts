@@ -25,6 +25,7 @@ export class StoreHealth {
   /** It answers, and takes no bodies: it is full, for example, or may only be read. */
   readonly #uploads: Outage<StoreUnavailable>;
   #wasAsked = false;
+  #wasTried = false;
   #testing: Promise<StoreUnavailable | undefined> | undefined;
   #testedAt = Number.NEGATIVE_INFINITY;
   #next: NodeJS.Timeout | undefined;
@@ -63,6 +64,11 @@ export class StoreHealth {
     return this.#uploads.isOn;
   }
 
+  /** Whether it was given a body on trial. */
+  get wasTried(): boolean {
+    return this.#wasTried;
+  }
+
   /** Whether it was ever tested. */
   get wasAsked(): boolean {
     return this.#wasAsked;
@@ -89,6 +95,15 @@ export class StoreHealth {
   refused(error: unknown): void {
     const away = asUnavailable(error);
     if (away) this.#unlessAway(() => this.#uploads.failed(away));
+  }
+
+  /** Reports what becomes of a body on trial. */
+  async tried(trial: Promise<void>): Promise<void> {
+    this.#wasTried = true;
+    await trial.then(
+      () => this.accepted(),
+      (error: unknown) => this.refused(error),
+    );
   }
 
   /** Reports that it took a body. */

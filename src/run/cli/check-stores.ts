@@ -1,11 +1,13 @@
 /** What `postroom doctor` checks where data is stored: disk, database, and where they are set Redis and the bucket. */
 import { stat, statfs } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import {
   compareStoreIds,
   FREE_BYTES_LEFT,
   openBodyStore,
   StoreUnavailable,
   storeIdOf,
+  tryToKeep,
 } from '../../mailboxes/bodies/bodies.ts';
 import { refuseUnfit, schemaVersions, UnfitDatabase } from '../../platform/database/database.ts';
 import { isMissing } from '../../platform/files/files.ts';
@@ -112,13 +114,14 @@ export async function checkRedis(server: NonNullable<Config['redis']>): Promise<
   }
 }
 
-/** Whether the bucket of S3_URL answers our key, and belongs to the database. Nothing is written to either. */
+/** Whether the bucket of S3_URL answers our key, belongs to the database, and takes an object, which is removed again. */
 export async function checkBucket(
   config: StoreSettings & Pick<Config, 'bodies'>,
 ): Promise<Verdict> {
   const { bucket } = config.bodies;
   const limited = bucket && { ...bucket, deadlineMs: CONNECT_MS };
-  const store = await openBodyStore({ ...config.bodies, bucket: limited });
+  // DATA_DIR may not be there yet.
+  const store = await openBodyStore({ ...config.bodies, bucket: limited, spool: tmpdir() });
   try {
     const theirs = await store.readNote('store-id');
     const database = await lookAtDatabase(config).catch(() => undefined);
@@ -127,6 +130,7 @@ export async function checkBucket(
       return warning(said, 'see above');
     }
     if (theirs === '' && database.isNew && (await store.isEmpty())) {
+      await tryToKeep(store);
       return ok(`${store.location} answers; the next start makes it the store of the new database`);
     }
     if (database.storeId === undefined) {
@@ -137,7 +141,8 @@ export async function checkBucket(
     }
     const mismatch = compareStoreIds(database.storeId, theirs, store.location);
     if (mismatch) return failed(mismatch.found, mismatch.advice);
-    return ok(`${store.location} answers, and belongs to the database`);
+    await tryToKeep(store);
+    return ok(`${store.location} answers, takes objects, and belongs to the database`);
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     return failed(
