@@ -11,8 +11,15 @@ test('after a failover that lost the seen state of a mailbox, its tokens get a r
   server.add('Subject: one\r\n\r\n');
   const { database, user } = await openImapStore(server.port);
   const open = async (timeline: number) => {
-    const options = { database: { ...database, timeline: sql<number>`${sql.lit(timeline)}` } };
-    const { store } = await openImapStore(server.port, {}, options);
+    // MODSEQs are of the clock: within one millisecond what is lost would have that of what comes after the failover.
+    const { store } = await openImapStore(
+      server.port,
+      {},
+      {
+        database: { ...database, timeline: sql<number>`${sql.lit(timeline)}` },
+        now: () => 1_000 * timeline,
+      },
+    );
     return (last?: SyncResult) => store.sync(user, { mailbox: 'INBOX', fields: [], ...last });
   };
   const sync = await open(1);
