@@ -33,7 +33,7 @@ function run(env: Record<string, string>, stdout: 'ignore' | number = 'ignore') 
 
 test('a start that cannot be says why in a line', async () => {
   const without = await run({ NOTIFIER_SPOOL: folder }).ended;
-  assert.deepEqual(without.code, 1);
+  assert.equal(without.code, 78);
   assert.match(without.said, /^MAILSERVER_WEBHOOK_SECRET: expected .*\n$/);
   const refused = async (spool: string) => {
     const { code, said } = await run({ NOTIFIER_SPOOL: spool, MAILSERVER_WEBHOOK_SECRET: SECRET })

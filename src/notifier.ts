@@ -3,13 +3,19 @@
 import { startNotifier } from './mailboxes/notifier/notifier.ts';
 import { Refusal } from './platform/errors/errors.ts';
 import { openLog } from './platform/log/log.ts';
-import { ConfigError, dataDirError, readConfig } from './run/config/config.ts';
+import {
+  ConfigError,
+  dataDirError,
+  exitCodeOf,
+  readConfig,
+  SettingRefused,
+} from './run/config/config.ts';
 
 function refuseStart(error: unknown): never {
   const lines =
     error instanceof ConfigError ? error.lines : [`the notifier cannot start: ${String(error)}`];
   for (const line of lines) process.stderr.write(`${line}\n`);
-  process.exit(1);
+  process.exit(exitCodeOf(error));
 }
 
 // Its files show who gets mail: no other user of this machine may read them.
@@ -20,7 +26,7 @@ try {
   const secret = credentials.mailserverWebhookSecret?.[0];
   if (secret === undefined) {
     const expected = 'the secret that POST /hooks/mailserver has';
-    throw new ConfigError([`MAILSERVER_WEBHOOK_SECRET: expected ${expected}, got nothing`]);
+    throw new SettingRefused([`MAILSERVER_WEBHOOK_SECRET: expected ${expected}, got nothing`]);
   }
   const log = openLog(logLevel);
   const { logger } = log;

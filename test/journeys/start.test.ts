@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { constants, existsSync } from 'node:fs';
 import { mkdir, open, readdir, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -171,6 +171,17 @@ test('a rejection that nothing handles is the last line of the log, and ends the
   const { level, err, msg } = JSON.parse(lines.at(-1) ?? '');
   assert.deepEqual([level, err.message], [60, 'made by a test']);
   assert.match(msg, /^an error that nothing handles, .*: the process ends$/);
+});
+
+test('a refused setting ends with the code after which the unit starts nothing, a database that is away does not', async () => {
+  const unit = await readFile(join(dirname(MAIN), '../deploy/systemd/postroom.service'), 'utf8');
+  const [, prevented] = /^RestartPreventExitStatus=(\d+)$/m.exec(unit) ?? [];
+  const env = await environment('refused');
+  const codeOf = async (settings: object) => (await start({ ...env, ...settings }).ended()).code;
+  assert.equal(await codeOf({ SMTP_PORT: 'x' }), Number(prevented));
+  assert.equal(await codeOf({ IMAP_DISABLE: 'NONSENSE' }), Number(prevented));
+  assert.equal(await codeOf({ SMTP_PORT: env.PORT }), Number(prevented));
+  assert.equal(await codeOf({ DATABASE_URL: 'postgres://127.0.0.1:1/postroom' }), 1);
 });
 
 test('a signal during a start that fails does not hide why it fails', async (t) => {

@@ -29,6 +29,7 @@ export {
 } from './engine.ts';
 export {
   isFileFailing,
+  isLostConnection,
   isOfOneTransaction,
   isOfStatement,
   isOverdue,

@@ -16,7 +16,7 @@ import {
   findAppPasswordsThere,
   type MailAccess,
 } from '../../tenants/accounts/accounts.ts';
-import { type Config, ConfigError } from '../config/config.ts';
+import { type Config, SettingRefused } from '../config/config.ts';
 import type { Parts } from './parts.ts';
 
 /** The embedded store, whose changes are published. */
@@ -39,17 +39,17 @@ function publishedStore({ embedded, changes }: Parts): ImapMailstore {
 /** Connections of mail programs to a mail server, which has limits of its own. */
 const PROGRAMS = 500;
 
-/** @throws ConfigError where IMAP_DISABLE names what cannot be taken off */
+/** @throws SettingRefused where IMAP_DISABLE names what cannot be taken off */
 export function refuseUnfitExtensions({ imap, mailstore }: Config): void {
   const expected = 'IMAP_DISABLE: expected ';
   if (mailstore.kind === 'imap' && imap.disabled.length > 0) {
     const why = 'none where MAILSTORE_URL names a mail server, which announces its own extensions';
-    throw new ConfigError([expected + why]);
+    throw new SettingRefused([expected + why]);
   }
   const unknown = imap.disabled.filter((name) => !isExtension(name));
   if (unknown.length === 0) return;
   const why = `extensions that are announced after a login, such as QRESYNC, got ${unknown.join()}`;
-  throw new ConfigError([expected + why]);
+  throw new SettingRefused([expected + why]);
 }
 
 /** @returns starts a listener on a port */

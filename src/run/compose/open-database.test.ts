@@ -1,6 +1,7 @@
 /** What the log says of a database that goes away. */
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -32,6 +33,47 @@ onEachEngine('the log', (engine) => {
     // A commit on one of them that has not broken yet ends the outage in between.
     assert.ok(told > 0 && told < rows.length / 2, `${told} lines for ${rows.length} connections`);
     assert.doesNotMatch(service.output(), /connectionParameters/);
+    await service.stop();
+  });
+
+  test('an outage is one line at its begin and one at its end, however many requests fail', {
+    timeout: 60_000,
+  }, async (t) => {
+    const { location } = await openTestDatabase(engine);
+    const url = new URL(location);
+    const target = { host: url.hostname, port: Number(url.port || 5432) };
+    const sockets = new Set<Socket>();
+    let isAway = false;
+    const way = createServer((client) => {
+      if (isAway) return client.resetAndDestroy();
+      const server = connect(target);
+      for (const socket of [client, server]) sockets.add(socket.on('error', () => {}));
+      client.pipe(server).pipe(client);
+    });
+    await new Promise<void>((resolve) => way.listen(0, '127.0.0.1', resolve));
+    t.after(() => way.close());
+    url.host = `127.0.0.1:${(way.address() as AddressInfo).port}`;
+    const key = 'key-of-the-test-of-outages';
+    const settings = { ...(await environment('away')), DNS_SERVERS: '127.0.0.1:9', API_KEYS: key };
+    const service = await startHere({ ...settings, DATABASE_URL: url.href });
+    const count = (line: string) => service.output().split(line).length - 1;
+    const ask = async () =>
+      (
+        await fetch(`http://127.0.0.1:${settings.PORT}/v2/email-accounts?user_id=a`, {
+          headers: { 'x-api-key': key },
+        })
+      ).status;
+    assert.equal(await ask(), 200);
+    isAway = true;
+    for (const socket of sockets) socket.destroy();
+    while (count('a connection to the database broke') === 0) await pause(10);
+    const answers = await Promise.all(Array.from({ length: 10 }, ask));
+    assert.deepEqual(new Set(answers), new Set([503]));
+    isAway = false;
+    while (count('the database answers again') === 0) await pause(10);
+    assert.equal(await ask(), 200);
+    assert.equal(count('request failed'), 0);
+    assert.equal(count('a connection to the database broke'), 1);
     await service.stop();
   });
 

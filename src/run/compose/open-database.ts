@@ -7,8 +7,10 @@ import { storeIdOf } from '../../mailboxes/bodies/bodies.ts';
 import {
   type Database,
   isFileFailing,
+  isLostConnection,
   isOfStatement,
   isStorageFull,
+  isUnavailable,
   isWithoutRight,
   lockDirectory,
   openPostgres,
@@ -47,6 +49,7 @@ export interface DatabaseOpening {
   readonly metrics: Metrics;
   readonly onLost: OnLost;
   readonly freezes: Freezes;
+  readonly outage: DatabaseOutage;
   /** Whether it is the command that moves the database to PostgreSQL. */
   readonly isMove?: boolean;
 }
@@ -68,7 +71,8 @@ export async function openForCommand(
   };
   const freezes = watchFreezes(logger);
   closers.push(async () => freezes.stop());
-  const common = { config, logger, metrics: createMetrics(), onLost, freezes, isMove };
+  const outage = watchOutage(logger, freezes);
+  const common = { config, logger, metrics: createMetrics(), onLost, freezes, outage, isMove };
   await ensureDataDir(config.dataDir);
   const database = await openDatabase(common, (close) => closers.push(close));
   const close = async () => {
@@ -79,11 +83,10 @@ export async function openForCommand(
 
 /** @throws ConfigError */
 export async function openDatabase(
-  { config, logger, metrics, onLost, freezes, isMove = false }: DatabaseOpening,
+  { config, logger, metrics, onLost, outage, isMove = false }: DatabaseOpening,
   onStop: OnStop,
 ): Promise<Database> {
   const { urls, poolSize, timeoutMs } = config.database;
-  const outage = connectionOutage(logger);
   const onCommit = (report: CommitReport) => {
     metrics.countCommit(report);
     outage.worked();
@@ -96,9 +99,7 @@ export async function openDatabase(
       timeoutMs,
       onCommit,
       diskOutage: diskOutage(logger),
-      onBroken: (error) => {
-        if (!freezes.wereJustNow()) outage.failed(error);
-      },
+      onBroken: (error) => outage.failed(error),
       onMigration: (line) => logger.info(`migration of the database: ${line}`),
       onNoTimeline: (err) =>
         logger.warn(
@@ -148,9 +149,20 @@ function unusable(file: string, error: unknown): ConfigError {
   return new ConfigError([line], { cause: error });
 }
 
+/** Of the database, as far as connections to it break. */
+export interface DatabaseOutage {
+  failed(error: unknown): void;
+  worked(): void;
+  /** Whether a request that failed with this error needs no line of its own. */
+  hasTold(error: unknown): boolean;
+}
+
 /** Told once where connections break: all of them do when the server stops. A heartbeat commits every few seconds. */
-function connectionOutage(logger: Pick<Logger, 'info' | 'warn'>): Outage<Error> {
-  return new Outage(
+export function watchOutage(
+  logger: Pick<Logger, 'info' | 'warn'>,
+  freezes: Pick<Freezes, 'wereJustNow'>,
+): DatabaseOutage {
+  const outage = new Outage(
     (err) =>
       logger.warn(
         { err },
@@ -158,6 +170,17 @@ function connectionOutage(logger: Pick<Logger, 'info' | 'warn'>): Outage<Error> 
       ),
     (awaySeconds) => logger.info({ awaySeconds }, 'the database answers again'),
   );
+  const failed = (error: unknown) => {
+    if (!freezes.wereJustNow()) outage.failed(error);
+  };
+  return {
+    failed,
+    worked: () => outage.worked(),
+    hasTold(error) {
+      if (isLostConnection(error)) failed(error);
+      return outage.isOn && isUnavailable(error);
+    },
+  };
 }
 
 /** The disk of DATA_DIR has its own lines, where its room is measured. */

@@ -1,7 +1,13 @@
 /** The life of the process: reads the configuration, starts the service, stops it on a signal. */
 import { setFlagsFromString } from 'node:v8';
 import { changeLevel, openLog } from '../../platform/log/log.ts';
-import { type Config, ConfigError, describeStart, readConfig } from '../config/config.ts';
+import {
+  type Config,
+  ConfigError,
+  describeStart,
+  exitCodeOf,
+  readConfig,
+} from '../config/config.ts';
 
 /** The longest time from the first signal, after the time for draining, to the end, in milliseconds. */
 const STOP_WITHIN_MS = 9_500;
@@ -34,7 +40,7 @@ function refuseStart(error: unknown): never {
   const lines =
     error instanceof ConfigError ? error.lines : [`Postroom cannot start: ${String(error)}`];
   for (const line of lines) process.stderr.write(`${line}\n`);
-  process.exit(1);
+  process.exit(exitCodeOf(error));
 }
 
 /**
@@ -114,7 +120,7 @@ async function run(config: Config): Promise<void> {
 
 // Its files are mail, keys and password hashes: no other user of this machine may read them.
 process.umask(0o077);
-/** Runs the service until a signal ends the process; an error for the operator ends it with 1. */
+/** Runs the service until a signal ends the process; an error for the operator ends it with 1, a refused setting with 78. */
 export async function main(): Promise<void> {
   let config: Config;
   try {

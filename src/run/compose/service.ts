@@ -42,10 +42,12 @@ import { followCertificate } from './follow-certificate.ts';
 import { prepareImap, refuseUnfitExtensions } from './listen-imap.ts';
 import { prepareSubmission } from './listen-submission.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
-import { type DatabaseOpening, type OnLost, type OnStop, openDatabase } from './open-database.ts';
+import { type DatabaseOpening, type OnStop, openDatabase, watchOutage } from './open-database.ts';
 import { buildParts, type Parts } from './parts.ts';
 import { openShared, type SharedTiming } from './shared.ts';
 import { watchFreezes } from './watch-freezes.ts';
+
+type OnLost = DatabaseOpening['onLost'];
 
 export interface Service {
   readonly config: Config;
@@ -103,7 +105,8 @@ export async function startService(
     const metrics = createMetrics();
     const freezes = watchFreezes(logger);
     onStop(() => freezes.stop());
-    const common = { config, logger, metrics, onLost, freezes, timing: given.timing };
+    const outage = watchOutage(logger, freezes);
+    const common = { config, logger, metrics, onLost, freezes, outage, timing: given.timing };
     const database = given.database ?? (await openDatabase(common, onStop));
     return { ...(await open({ ...common, database }, onStop)), stop };
   } catch (error) {
@@ -118,7 +121,7 @@ interface Opening extends DatabaseOpening {
 }
 
 async function open(
-  { config, database, logger, metrics, onLost, timing }: Opening,
+  { config, database, logger, metrics, onLost, outage, timing }: Opening,
   onStop: OnStop,
 ): Promise<Omit<Service, 'stop'>> {
   const isNew = !(await hasDomains(database.read));
@@ -138,7 +141,7 @@ async function open(
   onStop(() => bodies.close());
   const { now } = nodes;
   const keys = signingKeysOf(config, secrets);
-  const common = { config, secrets, keys, database, bodies, metrics, logger, nodes };
+  const common = { config, secrets, keys, database, outage, bodies, metrics, logger, nodes };
   const parts = buildParts({ ...common, now, shared });
   onStop(() => parts.imap?.close());
   await checkBodies(bodies, nodes, isNew).catch(explainStore(config));

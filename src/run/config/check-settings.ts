@@ -1,5 +1,5 @@
 /** What settings say together, and what was meant by names that are none. */
-import { ConfigError, problemLine } from './config-error.ts';
+import { problemLine, SettingRefused } from './config-error.ts';
 
 /** A port that Postroom is to listen on, and the setting that says so. */
 interface OwnPort {
@@ -9,7 +9,7 @@ interface OwnPort {
   readonly port: number;
 }
 
-/** @throws ConfigError where one address is to be listened on twice */
+/** @throws SettingRefused where one address is to be listened on twice */
 export function refuseSharedPorts(ports: readonly OwnPort[]): void {
   const seen = new Map<string, string>();
   const lines = ports.flatMap(({ key, host, port }) => {
@@ -18,7 +18,7 @@ export function refuseSharedPorts(ports: readonly OwnPort[]): void {
     if (port === 0 || first === undefined) return [];
     return [problemLine(key, 'a port of its own', `${port}, which ${first} has`)];
   });
-  if (lines.length > 0) throw new ConfigError(lines);
+  if (lines.length > 0) throw new SettingRefused(lines);
 }
 
 /** Names that are no setting but nearly one: `IMAP_PORTS is no setting: did you mean IMAP_PORT?`. */

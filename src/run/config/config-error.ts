@@ -15,6 +15,17 @@ export class ConfigError extends Error {
   }
 }
 
+/** A setting was refused: a new start with the same settings ends in the same way. */
+export class SettingRefused extends ConfigError {
+  /** EX_CONFIG of sysexits.h, by which a supervisor knows it (`deploy/systemd`). */
+  static readonly exitCode = 78;
+}
+
+/** The exit code of a start that failed with this error. */
+export function exitCodeOf(error: unknown): number {
+  return error instanceof SettingRefused ? SettingRefused.exitCode : 1;
+}
+
 /** One line of a {@link ConfigError}. @param found what was there instead, as the end of "got ..." */
 export function problemLine(key: string, expected: string, found: string): string {
   return `${key}: expected ${expected}, got ${found}`;

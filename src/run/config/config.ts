@@ -15,7 +15,7 @@ export {
   loadCertificate,
   refuseUnfitCertificate,
 } from './certificate.ts';
-export { ConfigError } from './config-error.ts';
+export { ConfigError, exitCodeOf, SettingRefused } from './config-error.ts';
 export {
   beginMove,
   completeMove,

@@ -6,7 +6,7 @@ import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { isMissing } from '../../platform/files/files.ts';
 import { findMisspelt, refuseSharedPorts } from './check-settings.ts';
-import { ConfigError, explainFileError, problemLine } from './config-error.ts';
+import { explainFileError, problemLine, SettingRefused } from './config-error.ts';
 import { type ImapOptions, publicUrlOf, type Server, type ServerAddress } from './parse-urls.ts';
 import {
   configKeys,
@@ -42,7 +42,7 @@ export interface ImapMailstore extends Server, ImapOptions {
  * Other keys are ignored: the environment is shared. Those that look like slips are in {@link Config.misspelt}.
  *
  * @param folder of `.env`, and of relative paths
- * @throws ConfigError with one line for each invalid key
+ * @throws SettingRefused with one line for each invalid key
  */
 export function readConfig(env: NodeJS.ProcessEnv, folder: string = process.cwd()): Config {
   const file = readEnvFile(join(folder, '.env'));
@@ -64,7 +64,7 @@ function readEnvFile(path: string): NodeJS.Dict<string> {
   } catch (error) {
     if (isMissing(error)) return {};
     const line = problemLine(path, 'a readable file', explainFileError(error));
-    throw new ConfigError([line], { cause: error });
+    throw new SettingRefused([line], { cause: error });
   }
 }
 

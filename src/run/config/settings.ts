@@ -1,7 +1,7 @@
 /**
  * The keys of the environment: how each is read, and its default.
  */
-import { ConfigError, problemLine, quoteRefused } from './config-error.ts';
+import { ConfigError, problemLine, quoteRefused, SettingRefused } from './config-error.ts';
 import { databaseUrl } from './parse-database-url.ts';
 import {
   bucketUrl,
@@ -186,7 +186,7 @@ export function showSettings(lookup: Lookup): ShownSetting[] {
 /** Finds the text of a key; undefined or blank where the key is absent. */
 export type Lookup = (key: string) => string | undefined;
 
-/** Reads every key. @throws ConfigError with one line for each invalid key */
+/** Reads every key. @throws SettingRefused with one line for each invalid key */
 export function readSettings(lookup: Lookup): Values {
   // Compose files and copied templates write "not set" as a blank value.
   const given = (key: string) => lookup(key)?.trim() || undefined;
@@ -204,7 +204,7 @@ export function readSettings(lookup: Lookup): Values {
     const expected = 'the IMAP server that LMTP_URL brings mail to';
     lines.push(problemLine('MAILSTORE_URL', expected, 'embedded'));
   }
-  if (lines.length > 0) throw new ConfigError(lines);
+  if (lines.length > 0) throw new SettingRefused(lines);
   // Each key of `settings` got the value of its own parser, which the compiler can't follow.
   return values as unknown as Values;
 }

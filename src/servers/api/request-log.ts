@@ -48,7 +48,9 @@ export class RequestLog extends LogController {
       ms: reply.elapsedTime,
     });
     const failed = error !== null && error !== undefined;
-    const isNoted = failed || reply.statusCode >= 400 || reply.elapsedTime >= SLOW_MS;
+    // A balancer asks each second; the log says once what is not ready.
+    const isRefused = reply.statusCode >= 400 && request.routeOptions.url !== '/readyz';
+    const isNoted = failed || isRefused || reply.elapsedTime >= SLOW_MS;
     const level = isNoted ? 'info' : 'debug';
     if (!this.#logger.isLevelEnabled(level)) return;
     const line = {
