@@ -2,7 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import { insertRecipients, insertSend, refuseOverLimit } from './new-send.ts';
-import { deleteSendsOf, type RecipientStatus, readStatus, writeStatuses } from './send-rows.ts';
+import {
+  deleteSendsOf,
+  findSends,
+  type RecipientStatus,
+  readStatuses,
+  writeStatuses,
+} from './send-rows.ts';
 import { pruneSends } from './waiting-sends.ts';
 
 onEachEngine('rows of sent mail', (engine) => {
@@ -54,9 +60,28 @@ onEachEngine('rows of sent mail', (engine) => {
       [['delivered', 'delivered'], 'delivered'],
       [['cancelled', 'cancelled'], 'cancelled'],
     ] as const) {
-      const { status } = await readStatus(database.read, await make(1, statuses));
-      assert.equal(status, expected);
+      const [found] = await readStatuses(database.read, [await make(1, statuses)]);
+      assert.equal(found?.status, expected);
     }
+  });
+
+  test('several messages are found by their ids, in that order, each with its own recipients', async () => {
+    const { database, make } = await openRows();
+    const mine = await make(1, ['queued', 'delivered']);
+    const last = await make(1, ['bounced']);
+    const foreign = await make(2, ['queued']);
+    const ids = [last, foreign, mine, last].map(({ public_id }) => public_id);
+    const rows = await findSends(database.read, 1, [...ids, 'send-0']);
+    const found = await readStatuses(database.read, rows);
+    assert.deepEqual(
+      found.map(({ id, recipients }) => [id, ...recipients.map(({ status }) => status)]),
+      [
+        ['send-2', 'bounced'],
+        ['send-1', 'queued', 'delivered'],
+        ['send-2', 'bounced'],
+      ],
+    );
+    assert.deepEqual(await readStatuses(database.read, await findSends(database.read, 1, [])), []);
   });
 
   test('old ended messages are removed, waiting ones are not', async () => {

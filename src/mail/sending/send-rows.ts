@@ -98,6 +98,19 @@ export function findSend(
   return named.limit(1).executeTakeFirst();
 }
 
+/** Sends of the account by their public ids, in this order, without those that are not its own. */
+export async function findSends(
+  queries: Queries,
+  accountId: number,
+  ids: readonly string[],
+): Promise<SendRow[]> {
+  if (ids.length === 0) return [];
+  const query = queries.selectFrom('sends').selectAll().where('account_id', '=', accountId);
+  const rows = await query.where('public_id', 'in', ids).execute();
+  const found = new Map(rows.map((row) => [row.public_id, row]));
+  return ids.flatMap((id) => found.get(id) ?? []);
+}
+
 export function sendNotFound(by: SendName): Refusal {
   return new Refusal('send_not_found', `the account sent no message with the ${written(by)}`);
 }
@@ -147,8 +160,20 @@ const BY_PROGRESS: readonly RecipientStatus[] = [
   'cancelled',
 ];
 
-export async function readStatus(queries: Queries, row: SendRow): Promise<SendStatus> {
-  const recipients = await readRecipients(queries, row.id);
+/** Messages as their apps see them, with all their recipients by one query. */
+export async function readStatuses(
+  queries: Queries,
+  rows: readonly SendRow[],
+): Promise<SendStatus[]> {
+  const ids = rows.map(({ id }) => id);
+  if (ids.length === 0) return [];
+  const query = queries.selectFrom('send_recipients').selectAll().where('send_id', 'in', ids);
+  const recipients = await query.orderBy('id').execute();
+  const bySend = Map.groupBy(recipients, ({ send_id }) => send_id);
+  return rows.map((row) => statusOf(row, bySend.get(row.id) ?? []));
+}
+
+function statusOf(row: SendRow, recipients: readonly SendRecipientRow[]): SendStatus {
   const found = new Set(recipients.map(({ status }) => status));
   const { mailbox, uid, uidvalidity } = row;
   const isKept = uid !== NOWHERE.uid && row.cancelled_at === null;

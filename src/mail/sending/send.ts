@@ -37,10 +37,10 @@ import {
   type Accepted,
   findAccepted,
   findSend,
+  findSends,
   type RequestKey,
-  readStatus,
+  readStatuses,
   type SendName,
-  type SendRow,
   type SendStatus,
   sendNotFound,
 } from './send-rows.ts';
@@ -195,8 +195,9 @@ export class Sending {
   async find(user: MailUser, by: SendName): Promise<SendStatus> {
     const { read } = this.#options.database;
     const row = await findSend(read, user.accountId, by);
-    if (!row) throw sendNotFound(by);
-    return readStatus(read, row);
+    const [status] = await readStatuses(read, row ? [row] : []);
+    if (!status) throw sendNotFound(by);
+    return status;
   }
 
   /**
@@ -206,16 +207,10 @@ export class Sending {
    */
   async findAll(user: MailUser, ids: readonly string[], waiting: boolean): Promise<SendStatus[]> {
     const { read } = this.#options.database;
-    const rows = new Map<number, SendRow>();
-    for (const id of ids) {
-      const row = await findSend(read, user.accountId, { id });
-      if (row) rows.set(row.id, row);
-    }
+    const named = await findSends(read, user.accountId, ids);
     const others = waiting ? await findWaiting(read, user.accountId) : [];
-    for (const row of others) rows.set(row.id, row);
-    const found: SendStatus[] = [];
-    for (const row of rows.values()) found.push(await readStatus(read, row));
-    return found;
+    const rows = new Map([...named, ...others].map((row) => [row.id, row]));
+    return readStatuses(read, [...rows.values()]);
   }
 
   /** See {@link cancelSend}. */
