@@ -114,7 +114,7 @@ export class OperationClient {
     options: CallOptions = {},
   ): Pages<ItemOf<Id>, AnswerOf<Id> & Page<ItemOf<Id>>> {
     type ListPage = AnswerOf<Id> & Page<ItemOf<Id>>;
-    const { query } = parameters as LooseParameters;
+    const { query } = (parameters ?? {}) as LooseParameters;
     const read = (next: object) => {
       const asked = { ...parameters, query: { ...query, ...next } } as ParametersOf<Id>;
       // TypeScript does not see that a list's answer is a page of its items.
@@ -125,9 +125,12 @@ export class OperationClient {
 }
 
 function requestOf<Id extends OperationId>(id: Id, parameters: ParametersOf<Id>): ApiRequest {
-  const [method = '', template = '', key] = ROUTES[id].split(' ');
+  // Plain JavaScript may name any.
+  const route: string | undefined = ROUTES[id];
+  if (route === undefined) throw new TypeError(`there is no operation ${id}`);
+  const [method = '', template = '', key] = route.split(' ');
   // Each parameter is checked by its own type; what is left is a bag of them.
-  const { path = {}, query = {}, body } = parameters as LooseParameters;
+  const { path = {}, query = {}, body } = (parameters ?? {}) as LooseParameters;
   return {
     method,
     path: `${fillPath(template, path)}${writeQuery(query)}`,

@@ -36,9 +36,11 @@ export class Pages<T, P extends Page<T> = Page<T>> implements PromiseLike<P>, As
   }
 
   /** The items, at most `max` of them: a list may be longer than the memory is large. */
-  async toArray({ max }: { readonly max: number }): Promise<T[]> {
+  async toArray(limit: { readonly max: number }): Promise<T[]> {
+    const { max } = limit ?? {};
+    if (!(max >= 0)) throw new TypeError('max must be given, 0 or more: toArray({ max: 200 })');
     const items: T[] = [];
-    if (max <= 0) return items;
+    if (max === 0) return items;
     for await (const item of this) {
       items.push(item);
       if (items.length >= max) break;

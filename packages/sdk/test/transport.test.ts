@@ -301,3 +301,17 @@ test('an address or a key that is missing is said at once', () => {
   assert.throws(() => new Postroom({ baseUrl: 'https://mail.test' }), /apiKey is missing/);
   assert.throws(() => new Postroom({ baseUrl: 'mail.test', apiKey: 'k' }), /must begin with/);
 });
+
+test('what plain JavaScript leaves out or names wrongly is told by its name', async () => {
+  const { postroom } = meet();
+  const client = postroom as unknown as Record<'call' | 'list', (...given: string[]) => unknown>;
+  assert.throws(() => client.call('getDomains'), /^TypeError: there is no operation getDomains$/);
+  assert.throws(() => client.call('getDomain'), /^TypeError: domain must be given/);
+  const list = client.list('listDomains') as { toArray(): Promise<unknown> };
+  await assert.rejects(list.toArray(), /^TypeError: max must be given/);
+  const wait = postroom.user('u').domains.waitUntilActive as (...given: string[]) => unknown;
+  await assert.rejects(
+    async () => wait.call(postroom.user('u').domains, ''),
+    /domain must be given/,
+  );
+});
