@@ -53,6 +53,8 @@ export interface ComposeContent {
   inReplyTo?: MessageLocation | undefined;
   /** Where it is a draft. */
   kept?: MessageLocation | undefined;
+  /** The server refused what has the same: that is not needed once this is stored. */
+  forget?: (() => void) | undefined;
 }
 
 /** A message that was read, with a text in any case and with clean HTML: a page makes it (html-tools.ts). */

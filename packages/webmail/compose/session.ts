@@ -4,7 +4,7 @@
  */
 import { type Ref, reactive, ref } from 'vue';
 import { ApiError } from '../../sdk/src/errors.ts';
-import type { MessageId, SendOperation } from '../../sdk/src/mail/client.ts';
+import type { MessageId, Operation, SendOperation } from '../../sdk/src/mail/client.ts';
 import type { Account } from '../state/parts.ts';
 import { formatFull, reasonOf } from '../ui/format.ts';
 import { FILES_MAX, findMissingFile, findTrouble, uploadSize } from './checks.ts';
@@ -133,10 +133,11 @@ export class ComposeSession {
       const { mailbox, id, operation } = await this.client.saveDraft(mail, draft);
       const before = this.content.kept;
       this.content.kept = { mailbox, id };
+      this.#stored();
       this.#savedVersion = version;
       if (this.trouble.value === this.#saveTrouble) this.trouble.value = undefined;
       this.status.value = this.isDirty ? '' : 'Draft saved';
-      operation.applied.catch((error: unknown) => this.#saveRefused(error, id, before));
+      operation.applied.catch((error: unknown) => this.#saveRefused(error, operation, id, before));
       return true;
     } catch (error) {
       this.#saveFailed(reasonOf(error));
@@ -149,12 +150,27 @@ export class ComposeSession {
     this.trouble.value = this.#saveTrouble;
   }
 
-  #saveRefused(error: unknown, id: MessageId, before: ComposeContent['kept']): void {
+  /** All of it is elsewhere, or not wanted any more. */
+  #stored(): void {
+    this.content.forget?.();
+    this.content.forget = undefined;
+  }
+
+  #saveRefused(
+    error: unknown,
+    operation: Operation,
+    id: MessageId,
+    before: ComposeContent['kept'],
+  ): void {
+    if (!(error instanceof ApiError)) return;
+    const forget = () => void operation.forget();
     // A save of later stores all of it, too; and whoever took it back wants it no more.
-    if (this.isSending.value || this.content.kept?.id !== id || !(error instanceof ApiError))
+    if (this.isSending.value || this.content.kept?.id !== id) {
+      forget();
       return;
+    }
     // That one is there still, and the next save takes its place.
-    this.content.kept = before;
+    Object.assign(this.content, { kept: before, forget });
     if (this.#isEnded || this.#isLeft) {
       this.#options.page.comeBack({ ...this.content });
       // Once: of what was saved before it nothing is told.
@@ -191,6 +207,7 @@ export class ComposeSession {
     await this.#saving;
     const { kept } = this.content;
     this.content.kept = undefined;
+    this.#stored();
     const content = { ...this.content };
     this.#end();
     try {
@@ -219,6 +236,7 @@ export class ComposeSession {
     try {
       const mail = { ...toOutgoing(this.content, page.textOf), ...(sendAt && { sendAt }) };
       const sent = await this.client.send(mail, sendAt ? {} : { undoSeconds });
+      this.#stored();
       const content = { ...this.content };
       this.#end();
       this.#follow(sent, content, sendAt);
@@ -276,7 +294,8 @@ export class ComposeSession {
     sent.applied.catch((error: unknown) => {
       unsay();
       // The page tells of refusals. What another tab took back is a draft there.
-      if (!isTakenBack && error instanceof ApiError) page.comeBack(content);
+      if (!isTakenBack && error instanceof ApiError)
+        page.comeBack({ ...content, forget: () => void sent.forget() });
     });
   }
 

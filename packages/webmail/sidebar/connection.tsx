@@ -1,11 +1,12 @@
 /** How the copy stands to the server: what waits to be sent there, and what it refused. */
 import type { MailState, Operation } from '../../sdk/src/mail/client.ts';
-import type { OpenAccount } from '../state/accounts.ts';
+import { isMail, type OpenAccount } from '../state/accounts.ts';
 import { describeOperation } from '../state/describe.ts';
 import { closeOverlay, opens } from '../state/overlay.ts';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { count } from '../ui/format.ts';
+import { ask } from '../ui/questions.tsx';
 import { sayFailure } from '../ui/toasts.tsx';
 
 const words: Readonly<Record<MailState, string>> = {
@@ -48,8 +49,17 @@ export const PendingDialog = ({ account }: { account: OpenAccount }) => {
   const { live } = account;
   const { pending, refused } = live;
   const forget = () => {
-    live.refused = [];
+    for (const { operation } of refused.filter((one) => !isMail(one.operation)))
+      void account.settle(operation, 'forget');
   };
+  const drop = (operation: Operation) =>
+    ask({
+      title: 'Throw it away?',
+      text: 'Its text and files are nowhere else.',
+      action: 'Throw away',
+      isDangerous: true,
+      run: () => account.settle(operation, 'forget'),
+    });
   return (
     <Dialog title="Changes on their way" close={closeOverlay}>
       <p class="soft">
@@ -72,12 +82,24 @@ export const PendingDialog = ({ account }: { account: OpenAccount }) => {
             {refused.map(({ operation, reason }) => (
               <li class="bar apart" key={operation.id}>
                 {describeOperation(operation)}: {reason}
+                {isMail(operation) && (
+                  <>
+                    <Button
+                      class="plain"
+                      label="Keep as a draft"
+                      press={() => void account.settle(operation, 'undo')}
+                    />
+                    <Button class="plain" label="Throw away" press={() => drop(operation)} />
+                  </>
+                )}
               </li>
             ))}
           </ul>
-          <div class="bar wrap last">
-            <Button class="plain" label="Clear the list" press={forget} />
-          </div>
+          {!refused.every(({ operation }) => isMail(operation)) && (
+            <div class="bar wrap last">
+              <Button class="plain" label="Clear the list" press={forget} />
+            </div>
+          )}
         </>
       )}
     </Dialog>

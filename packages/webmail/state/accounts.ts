@@ -107,26 +107,41 @@ export class OpenAccount implements Account {
       if (sentIn(told.mailboxes) !== before) readWaiting();
     });
     client.on('pending', take);
-    const failed = (operation: Operation, reason: string, text: string, canBeDraft: boolean) => {
+    let isOfBefore = true;
+    const failed = (operation: Operation, reason: string, text: string) => {
       live.refused = [...live.refused, { operation, reason }];
-      const keep = () =>
-        void operation.undo().catch((error: unknown) => sayFailure('It is no draft', error));
-      const action = canBeDraft ? { label: 'Keep as a draft', run: keep } : undefined;
-      say(text, { tone: 'failed', action, forMs: action ? Number.POSITIVE_INFINITY : 20_000 });
+      const hasForm = !isOfBefore && !this.#left.has(operation.id);
+      const keep = () => void this.settle(operation, 'undo');
+      const action = isMail(operation) && !hasForm && { label: 'Keep as a draft', run: keep };
+      if (action) say(text, { tone: 'failed', action, forMs: Number.POSITIVE_INFINITY });
+      // It was said before, and stays listed.
+      else if (!isOfBefore) say(text, { tone: 'failed', forMs: 20_000 });
     };
+    live.refused = [];
     client.on('rejected', ({ operation, error }) => {
       const reason = reasonOf(error);
-      const text = `${describeOperation(operation)} was refused: ${reason}`;
-      failed(operation, reason, text, this.#left.has(operation.id));
+      failed(operation, reason, `${describeOperation(operation)} was refused: ${reason}`);
     });
     client.on('uncertain', ({ operation }) => {
       const text = 'Whether a mail was sent is not known. Look into Sent before you send it again.';
-      failed(operation, 'it is not known whether it was sent', text, true);
+      failed(operation, 'it is not known whether it was sent', text);
     });
+    isOfBefore = false;
     client.on('received', ({ messages: [first] }) => {
       if (first) announce(`New mail: ${subjectOf(first.envelope)}`);
     });
     void this.#look();
+  }
+
+  /** What was refused is a draft again, or is not wanted any more. */
+  async settle(operation: Operation, how: 'undo' | 'forget'): Promise<void> {
+    const { live } = this;
+    live.refused = live.refused.filter((one) => one.operation.id !== operation.id);
+    try {
+      await operation[how]();
+    } catch (error) {
+      sayFailure('It failed', error);
+    }
   }
 
   /** Again once the next one goes out; each hour too, since another device may have taken one back. */
@@ -149,11 +164,13 @@ export class OpenAccount implements Account {
   /** What the copy has already. */
   async #look(): Promise<void> {
     this.live.pending = await this.client.pending();
-    const sends = this.live.pending.filter(({ kind }) => kind === 'send');
-    this.#left = new Set(sends.map(({ id }) => id));
+    this.#left = new Set(this.live.pending.filter(isMail).map(({ id }) => id));
     this.live.mailboxes = await this.client.mailboxes();
   }
 }
+
+/** Whether somebody wrote it: it can be a draft. */
+export const isMail = ({ kind }: Operation): boolean => kind === 'send' || kind === 'append';
 
 const sentIn = (mailboxes: readonly MailboxInfo[]) =>
   mailboxes.find(({ specialUse }) => specialUse === '\\Sent')?.total;

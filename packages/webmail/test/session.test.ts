@@ -31,6 +31,7 @@ function startSession(start: Partial<ComposeContent> = {}) {
     kind: 'append' as const,
     applied: applied(),
     undo: async () => {},
+    forget: async () => void log.push('forget'),
   });
   const client: Pick<MailClient, 'saveDraft' | 'send' | 'mailbox'> = {
     async saveDraft(mail, replaces) {
@@ -143,7 +144,8 @@ test('a draft that the server refuses is told of, and stored again', async () =>
   assert.ok(session.isDirty);
   state.refusal = undefined;
   await session.save();
-  assert.equal(log.filter((line) => line === 'save x').length, 2);
+  // The one that was refused is not needed once this one is stored.
+  assert.deepEqual(log, ['save x', 'save x', 'forget']);
 });
 
 test('a draft that is refused after its form was closed is in a form again, in place of the one before', async () => {
@@ -161,6 +163,10 @@ test('a draft that is refused after its form was closed is in a form again, in p
   await setTimeout(5);
   const [again] = reopened;
   assert.deepEqual([again?.text, again?.kept?.id], ['xy', kept]);
+  const forgotten = () => log.filter((line) => line === 'forget').length;
+  const before = forgotten();
+  again?.forget?.();
+  assert.equal(forgotten(), before + 1);
 });
 
 test('a draft that is refused after another text took its place comes back, once', async () => {
@@ -241,6 +247,10 @@ test('a message that the server refuses is in the form again', async () => {
   await setTimeout(1);
   // The page tells of the refusal, and "Sent" is gone.
   assert.deepEqual([said.length, reopened.length], [0, 1]);
+  const again = startSession(reopened[0]);
+  again.session.change({ text: 'xy' });
+  await again.session.send();
+  assert.equal(again.session.content.forget, undefined);
 });
 
 test('a message that another tab took back is in no form again: it is a draft there', async () => {

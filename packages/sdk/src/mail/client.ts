@@ -103,8 +103,13 @@ export interface Operation {
   readonly kind: 'flag' | 'move' | 'copy' | 'delete' | 'append' | 'send' | 'mailbox';
   /** Rejected with the server's refusal. */
   readonly applied: Promise<void>;
-  /** Takes it out of the queue, or queues its inverse. Rejected where it cannot be undone: deleted for good, gone out. */
+  /**
+   * Takes it out of the queue, or queues its inverse; a mail or a draft that was refused is a draft again, with its files.
+   * Rejected where it cannot be undone: deleted for good, gone out.
+   */
   undo(): Promise<void>;
+  /** Of one that was refused: it is told of no more, and what it had is removed. Of others nothing. */
+  forget(): Promise<void>;
 }
 
 /** Mail that is being sent. */
@@ -229,12 +234,12 @@ export interface MailEvents {
   mailboxes: { readonly mailboxes: readonly MailboxInfo[] };
   /** Changes were made, or are over: what `pending()` gives now. */
   pending: { readonly pending: readonly Operation[] };
-  /** The server refused a change: it is taken back on the screen. */
-  rejected: { readonly operation: Operation; readonly error: Error };
   /**
-   * Whether a send arrived cannot be known any more: the user decides. Each new listener is told of those, too, that were
-   * not taken back yet.
+   * The server refused a change: it is taken back on the screen. Each new listener is told of those of before, too, that
+   * were neither undone nor forgotten; as of sends whose fate is not known.
    */
+  rejected: { readonly operation: Operation; readonly error: Error };
+  /** Whether a send arrived cannot be known any more: the user decides. */
   uncertain: { readonly operation: SendOperation };
   /** New mail, told once for each message; not for the first sync. */
   received: { readonly messages: readonly MailMessage[] };

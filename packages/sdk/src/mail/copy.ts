@@ -20,7 +20,8 @@ import {
 import type { Change, Key, Row, Store } from './store.ts';
 
 /** An operation that has no place in the order yet. */
-export type NewOperation = Omit<OperationRow, 'account' | 'seq' | 'id' | 'group' | 'state'>;
+export type NewOperation = Omit<OperationRow, 'account' | 'seq' | 'id' | 'group' | 'state'> &
+  Partial<Pick<OperationRow, 'state'>>;
 
 export interface CopyOptions {
   readonly store: Store;
@@ -281,7 +282,7 @@ export class Copy {
       added = make(account.seq).map((operation, index) => {
         const id = index === 0 ? group : `${group}-${index}`;
         const seq = account.seq + index;
-        return { ...operation, account: this.account, seq, id, group, state: 'queued' };
+        return { state: 'queued', ...operation, account: this.account, seq, id, group };
       });
       isKnown = this.#isKnown(account);
       next = { ...account, seq: account.seq + added.length };

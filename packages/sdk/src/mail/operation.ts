@@ -2,10 +2,17 @@
 import type { CancelSendAnswer } from '../api-types.ts';
 import { ApiError } from '../errors.ts';
 import type { Operation, SendOperation, TakenBack } from './client.ts';
-import type { Copy } from './copy.ts';
+import type { Copy, NewOperation } from './copy.ts';
 import { inverse } from './outbox.ts';
 import { makeId, type Platform } from './platform.ts';
-import { isWaiting, localId, type OperationRow, type StoredError } from './rows.ts';
+import {
+  blobsOf,
+  isWaiting,
+  localId,
+  type OperationRow,
+  removeBlobs,
+  type StoredError,
+} from './rows.ts';
 import type { MailServer } from './server.ts';
 
 /** Calls again whenever what is stored changed, until it answers true. */
@@ -21,8 +28,11 @@ export interface OperationTools {
 }
 
 /** Whether it was not carried out. */
-export const isOver = ({ state }: OperationRow): boolean =>
-  state === 'rejected' || state === 'cancelled';
+const isOver = ({ state }: OperationRow): boolean => state === 'rejected' || state === 'cancelled';
+
+/** The first that takes a change back, and was not refused itself. */
+export const takerOf = (seq: number | undefined, { operations }: Copy): OperationRow | undefined =>
+  operations.find((one) => one.inverseOf === seq && !isOver(one));
 
 /** One call may have made several rows, a thousand messages each; or none, where there was nothing to do: it is over. */
 export class StoredOperation implements Operation {
@@ -64,15 +74,25 @@ export class StoredOperation implements Operation {
   }
 
   async undo(): Promise<void> {
-    const { copy, change } = this.tools;
-    const isTakenBack = ({ seq }: OperationRow) =>
-      copy.operations.some((one) => one.inverseOf === seq && !isOver(one));
-    const inverses = this.rows()
-      .filter((row) => !isOver(row) && !isTakenBack(row))
+    const inverses = this.#left()
+      .filter((row) => !isOver(row) || (row.mail && row.error))
       .reverse()
       .flatMap(inverse);
-    if (inverses.length === 0) return;
-    await change(() => inverses);
+    if (inverses.length > 0) await this.tools.change(() => inverses);
+  }
+
+  async forget(): Promise<void> {
+    const { copy, change } = this.tools;
+    const refused = this.#left().filter(({ error }) => error);
+    const over = refused.map(({ kind, mailbox, seq }): NewOperation => {
+      return { kind, mailbox, ids: [], inverseOf: seq, state: 'done' };
+    });
+    if (over.length > 0)
+      await change(() => over, removeBlobs(copy.account, refused.flatMap(blobsOf)));
+  }
+
+  #left(): OperationRow[] {
+    return this.rows().filter((row) => !takerOf(row.seq, this.tools.copy));
   }
 
   /**
@@ -99,10 +119,7 @@ export class StoredSend extends StoredOperation implements SendOperation {
     const [row] = this.rows();
     if (!row || row.state === 'cancelled') return undefined;
     const { copy, change, waitUntil } = this.tools;
-    const { seq, mail, shown } = row;
-    const [cancelling] = (await change(() => [
-      { kind: 'send', ...copy.place(), ids: [], inverseOf: seq, needs: seq, mail, shown },
-    ])) as [OperationRow];
+    const [cancelling] = (await change(() => inverse(row))) as [OperationRow];
     let now: OperationRow | undefined;
     await waitUntil(() => {
       now = copy.operations.find((one) => one.seq === cancelling.seq);
@@ -110,12 +127,6 @@ export class StoredSend extends StoredOperation implements SendOperation {
     });
     if (now?.error) throw toError(now.error);
     if (now?.kind !== 'append') return takenBack(now?.cancelled);
-    const { draft } = mail ?? {};
-    if (draft) {
-      // All of it is in the new draft: the one that it was written in goes, once that is there.
-      const old = { ...copy.place(draft.mailbox), uidvalidity: draft.uidvalidity };
-      await change(() => [{ kind: 'delete', ...old, ids: [draft.id], needs: cancelling.seq }]);
-    }
     return { draft: { mailbox: now.mailbox, id: localId(now.seq, 0) } };
   }
 }

@@ -183,8 +183,9 @@ export function ended(
   state: 'rejected' | 'cancelled' | 'uncertain',
   error?: StoredError,
 ): OperationRow {
-  const { shown: _, request: __, ...kept } = operation;
-  return { ...kept, state, error };
+  const { shown, request: _, ...kept } = operation;
+  // Mail can be a draft again.
+  return { ...kept, shown: kept.mail && shown, state, error };
 }
 
 /** How many ended operations are kept, for those who still ask what became of them. */
@@ -209,23 +210,20 @@ export function outdated(operations: readonly OperationRow[], now: number): Oper
  * @throws TypeError where nothing does
  */
 export function inverse(operation: OperationRow): NewOperation[] {
-  const { kind, seq, ids, mailbox, box, to, toBox, shown, action } = operation;
+  const { kind, seq, ids, mailbox, box, to = '', toBox, shown, action, mail } = operation;
   const inverseOf = seq;
+  // The leader makes a draft of it where the mail, or the draft that it was, did not go.
+  if (kind === 'send' || operation.error)
+    return [{ kind: 'send', mailbox, box, ids: [], inverseOf, needs: seq, mail, shown }];
   const made = ids.map((_, index) => localId(seq, index));
   if (kind === 'flag') return restoreFlags(operation);
-  if (kind === 'move' && to !== undefined) {
-    const back = { to: mailbox, toBox: box, shown };
-    return [{ kind: 'move', mailbox: to, box: toBox, ids: made, ...back, inverseOf }];
-  }
-  if (kind === 'copy' && to !== undefined) {
-    return [{ kind: 'delete', mailbox: to, box: toBox, ids: made, inverseOf }];
-  }
+  const there = { mailbox: to, box: toBox, ids: made, inverseOf };
+  if (kind === 'move') return [{ kind, ...there, to: mailbox, toBox: box, shown }];
+  if (kind === 'copy') return [{ kind: 'delete', ...there }];
   if (kind === 'append')
     return [{ kind: 'delete', mailbox, box, ids: [localId(seq, 0)], inverseOf }];
   if (action === 'create') return [{ kind, mailbox, ids, action: 'delete', inverseOf }];
-  if (action === 'rename' && to !== undefined) {
-    return [{ kind, mailbox: to, ids, action, to: mailbox, inverseOf }];
-  }
+  if (action === 'rename') return [{ kind, mailbox: to, ids, action, to: mailbox, inverseOf }];
   throw new TypeError(`${kind} cannot be taken back`);
 }
 

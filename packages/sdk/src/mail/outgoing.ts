@@ -1,5 +1,6 @@
 /** Mail of the user as it is stored until it goes: its files as blobs, and how it is shown meanwhile. */
 import type {
+  Envelope,
   MailClient,
   MessageLocation,
   OutgoingMail,
@@ -32,16 +33,9 @@ export async function sendMail(
   mail: OutgoingMail,
   { undoSeconds }: SendOptions = {},
 ): Promise<SendOperation> {
-  const { stored, shown, files } = await storeMail(mail, tools);
-  const operation: NewOperation = {
-    kind: 'send',
-    ...tools.copy.place(stored.draft?.mailbox),
-    ids: [],
-    mail: stored,
-    shown: [shown],
-    undoSeconds,
-  };
-  const rows = await tools.change(() => [operation], files);
+  const { kept, files } = await storeMail(mail, tools);
+  const place = tools.copy.place(kept.mail.draft?.mailbox);
+  const rows = await tools.change(() => [{ kind: 'send', ...place, ...kept, undoSeconds }], files);
   return new StoredSend(tools, rows);
 }
 
@@ -50,11 +44,10 @@ export async function saveDraft(
   mail: OutgoingMail,
   replaces?: MessageLocation,
 ): ReturnType<MailClient['saveDraft']> {
-  const { stored, shown, files } = await storeMail(mail, tools);
+  const { kept, files } = await storeMail(mail, tools);
   const drafts = tools.copy.place();
-  const kept = { ...drafts, ids: [], mail: stored, shown: [shown] };
   const rows = await tools.change((seq) => {
-    const append: NewOperation = { kind: 'append', ...kept };
+    const append: NewOperation = { kind: 'append', ...drafts, ...kept };
     if (!replaces) return [append];
     // The one before goes only once this one is there.
     const inverseOf = readLocalId(replaces.id)?.seq;
@@ -101,13 +94,13 @@ function sentElsewhere(id: string, server: MailServer): SendOperation {
     applied: Promise.resolve(),
     sendId: Promise.resolve(id),
     undo,
+    forget: async () => undefined,
     cancel,
   };
 }
 
 interface StoredOutgoing {
-  readonly stored: StoredMail;
-  readonly shown: MessageFacts;
+  readonly kept: Pick<OperationRow, 'ids' | 'shown'> & { readonly mail: StoredMail };
   readonly files: readonly Change[];
 }
 
@@ -136,7 +129,8 @@ async function storeMail(
     inReplyTo: inReplyTo && named(inReplyTo, copy),
     attachments: attachments && kept,
   };
-  return { stored, shown: await showMail(stored, copy, platform), files };
+  const shown = [await showMail(stored, copy, platform)];
+  return { kept: { ids: [], mail: stored, shown }, files };
 }
 
 /** The lists in mail are of addresses. One that has none is the name of a group: nothing goes there. */
@@ -159,10 +153,8 @@ async function showMail(mail: StoredMail, copy: Copy, platform: Platform): Promi
       date: now,
       subject,
       from: [from ?? { address: copy.address }],
-      ...(to && { to: [...to] }),
-      ...(cc && { cc: [...cc] }),
-      ...(bcc && { bcc: [...bcc] }),
-    },
+      ...{ to, cc, bcc },
+    } as Envelope,
     flags: ['\\Draft', '\\Seen'],
     size,
     internalDate: now,

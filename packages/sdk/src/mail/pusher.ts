@@ -7,7 +7,8 @@ import { ApiError, endsSession, isForeign, isPassing } from '../errors.ts';
 import { startsAnew } from './apply-page.ts';
 import type { Copy } from './copy.ts';
 import { placesOf } from './fold.ts';
-import { isOver } from './operation.ts';
+import { locateLeft } from './named.ts';
+import { takerOf } from './operation.ts';
 import { acked, ended, endings, nextBatches, outdated } from './outbox.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
 import {
@@ -19,6 +20,7 @@ import {
   put,
   type Reading,
   removal,
+  removeBlobs,
 } from './rows.ts';
 import type { Change } from './store.ts';
 import type { Lead, Syncer } from './syncer.ts';
@@ -62,6 +64,7 @@ export class Pusher {
           request.route,
           await toCall(request, first, copy, server),
         )) as PushAnswer;
+      await this.#replace(first);
     } catch (error) {
       if (!wasMade(first, error, isAgain)) {
         await this.#refused(going, error, isAgain);
@@ -70,6 +73,15 @@ export class Pusher {
       answer = {};
     }
     await this.#answer(going, request, answer, isOwner ? began : 0);
+  }
+
+  /** All of a mail that was taken back is in its new draft: the one that it was written in goes. */
+  async #replace({ kind, mail }: OperationRow): Promise<void> {
+    const { copy, server } = this.#lead;
+    const old = kind === 'append' && mail?.draft && locateLeft(mail.draft, copy);
+    if (!old) return;
+    const { uid, ...place } = old;
+    await server.call('POST /mail/delete', { body: { ...place, uids: [uid] } });
   }
 
   /** @throws StaleEpochError where another tab leads */
@@ -176,15 +188,12 @@ export class Pusher {
   }
 
   /**
-   * Their files are not needed any more; but a mail that was refused, or whose fate is not known, can be a draft yet, also
-   * where that was refused.
+   * Their files are not needed any more; but what was refused, or whose fate is not known, can be a draft yet.
    */
   #over(rows: readonly OperationRow[]): Change[] {
-    const isKept = ({ kind, inverseOf, error }: OperationRow) =>
-      error && (kind === 'send' || inverseOf);
     return rows.flatMap((one) => [
       put('operations', one),
-      ...(isKept(one) ? [] : this.#filesOf(one)),
+      ...(one.error ? [] : this.#filesOf(one)),
     ]);
   }
 
@@ -196,16 +205,11 @@ export class Pusher {
   /** It never goes. What takes back a mail that was to be sent becomes its draft: nothing written is lost. */
   #cancel(operation: OperationRow): Change[] {
     const { needs: _, ...draft } = operation;
-    const { kind, seq, inverseOf, mail } = draft;
+    const { copy } = this.#lead;
     // Taken back twice, it is one draft.
-    const first = this.#lead.copy.operations.find(
-      (one) => one.inverseOf === inverseOf && !isOver(one),
-    );
-    if (kind === 'send' && inverseOf !== undefined && mail && first?.seq === seq)
+    if (draft.kind === 'send' && draft.inverseOf && takerOf(draft.inverseOf, copy) === operation)
       return [put('operations', { ...draft, kind: 'append' })];
-    return this.#over([
-      { ...ended(operation, 'cancelled'), ...stayed(operation, this.#lead.copy) },
-    ]);
+    return this.#over([{ ...ended(operation, 'cancelled'), ...stayed(operation, copy) }]);
   }
 
   /**
@@ -218,7 +222,7 @@ export class Pusher {
     const others = operations.filter((one) => one.seq !== seq && isWaiting(one));
     const needed = new Set(others.flatMap(blobsOf));
     const files = blobsOf(operation).filter((blob) => !needed.has(blob));
-    return files.map((blob) => ({ remove: 'blobs', key: [account, blob] }));
+    return removeBlobs(account, files);
   }
 
   #prune(): Change[] {

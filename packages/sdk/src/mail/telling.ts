@@ -1,13 +1,7 @@
 /** Tells an app what changed: events, what it watches, and whoever waits for a change to be over. */
 import type { MailboxView, MailClient, MailEvents, MailState } from './client.ts';
-import {
-  type OperationTools,
-  pendingOf,
-  type StoredSend,
-  toError,
-  toOperation,
-} from './operation.ts';
-import { isLive, type OperationRow } from './rows.ts';
+import { type OperationTools, pendingOf, takerOf, toError, toOperation } from './operation.ts';
+import { isLive, type OperationRow, type StoredError } from './rows.ts';
 import { listMailboxes } from './views.ts';
 
 export type ReadView = (state: MailState, before: MailboxView | undefined) => Promise<MailboxView>;
@@ -30,10 +24,10 @@ export class Telling {
   readonly on: MailClient['on'] = (name, tell) => {
     const listeners = this.#listeners.get(name) ?? new Set();
     this.#listeners.set(name, listeners.add(tell as Tell));
-    // A tab may have died before it told of mail that is no draft again: nobody else knows.
-    const { operations } = this.#tools.copy;
-    for (const row of name === 'uncertain' ? operations : [])
-      if (row.state === name && !operations.some(({ inverseOf }) => inverseOf === row.seq))
+    // A tab may have died before it told: nobody else knows.
+    const { copy } = this.#tools;
+    for (const row of copy.operations)
+      if (row.state === name && !(row.mail && row.inverseOf) && !takerOf(row.seq, copy))
         tell(this.#told(row) as never);
     return () => listeners.delete(tell as Tell);
   };
@@ -61,22 +55,20 @@ export class Telling {
     if (this.#listeners.has('mailboxes')) void this.#tellMailboxes();
   }
 
-  /** Only a send is uncertain. Of a draft that takes a mail back, it is told: it can be taken back again. */
-  #told(row: OperationRow): MailEvents['uncertain'] {
+  /** Of a draft that takes a mail back, that is told: it can be taken back again. */
+  #told(row: OperationRow): MailEvents['rejected'] {
     const { operations } = this.#tools.copy;
-    const sent = row.mail && operations.find(({ seq }) => seq === row.inverseOf);
-    return { operation: toOperation(this.#tools, [sent ?? row]) as StoredSend };
+    const first = row.mail && operations.find(({ seq }) => seq === row.inverseOf);
+    const error = toError(row.error as StoredError);
+    return { operation: toOperation(this.#tools, [first ?? row]), error };
   }
 
   #tellEnded(): void {
     const before = this.#known;
     const { operations } = this.#tools.copy;
     this.#known = new Set(operations.filter(isLive).map(({ seq }) => seq));
-    for (const row of operations) {
-      if (!before.has(row.seq) || isLive(row)) continue;
-      if (row.state === 'uncertain') this.emit('uncertain', this.#told(row));
-      else if (row.error) this.emit('rejected', { ...this.#told(row), error: toError(row.error) });
-    }
+    for (const row of operations)
+      if (row.error && before.has(row.seq)) this.emit(row.state as 'rejected', this.#told(row));
   }
 
   #tellPending(): void {

@@ -137,6 +137,88 @@ test('mail that the server refuses after a reload is a draft with its files, whe
   assert.equal(world.account.sends.all.length, 0);
 });
 
+test('a draft that the server refuses after a reload is stored with its text and files, where the user wants it', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const first = await world.open();
+  await world.pass(5000);
+  world.server.online = false;
+  world.server.dropSockets();
+  const attachments = [{ filename: 'a.txt', content: Buffer.from('a') }];
+  await first.client.saveDraft({ ...mail, attachments });
+  world.kill(first);
+  const second = await world.open();
+  world.server.failNext({ status: 507, code: 'quota_exceeded' }, '/mail/append');
+  world.server.online = true;
+  await world.pass(60_000);
+  assert.equal(world.account.mailbox('Drafts').uids.length, 0);
+  world.kill(second);
+  const { client } = await world.open();
+  await world.pass(60_000);
+  const refused: Operation[] = [];
+  client.on('rejected', ({ operation }) => refused.push(operation));
+  assert.deepEqual(
+    refused.map(({ kind }) => kind),
+    ['append'],
+  );
+  await Promise.all([refused[0]?.undo(), refused[0]?.undo()]);
+  await world.pass(60_000);
+  const { uids, find } = world.account.mailbox('Drafts');
+  const [draft] = uids.map(find);
+  assert.equal(uids.length, 1);
+  assert.deepEqual(
+    [draft?.text, draft?.attachments.map(({ filename }) => filename)],
+    ['Hello', ['a.txt']],
+  );
+  assert.match(
+    new TextDecoder().decode(draft?.source),
+    /^Date: \w{3}, \d{2} \w{3} \d{4} [\d:]{8} \+0000\r$/m,
+  );
+  assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
+});
+
+test('each new listener is told of what was refused, until it is undone or forgotten', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const attachments = [{ filename: 'a.txt', content: Buffer.from('a') }];
+  const refusals = [
+    [() => client.mailbox('INBOX').flag([1], { add: ['$x'] }), '/mail/flags'],
+    [() => client.saveDraft({ ...mail, attachments }), '/mail/append'],
+    [() => client.send({ ...mail, attachments }), '/mail/send'],
+  ] as const;
+  for (const [change, path] of refusals) {
+    world.server.failNext({ status: 422, code: 'mail_server_refused' }, path);
+    await change();
+    await world.pass(1000);
+  }
+  const { client: next } = await world.open();
+  await world.pass(1000);
+  const told = () => {
+    const all: Operation[] = [];
+    next.on('rejected', ({ operation, error }) => {
+      assert.match(error.message, /mail_server_refused/);
+      all.push(operation);
+    })();
+    return all;
+  };
+  const kinds = () => told().map(({ kind }) => kind);
+  assert.deepEqual(kinds(), ['flag', 'append', 'send']);
+  const [flag, draft, sent] = told();
+  await flag?.undo();
+  assert.deepEqual(kinds(), ['flag', 'append', 'send']);
+  await flag?.forget();
+  await draft?.forget();
+  assert.deepEqual(kinds(), ['send']);
+  const undone = sent?.undo();
+  await world.pass(1000, undone);
+  await sent?.forget();
+  await world.pass(5000);
+  assert.deepEqual(kinds(), []);
+  assert.equal(world.account.mailbox('Drafts').uids.length, 1);
+  assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
+});
+
 test('a refused mail whose draft is refused, too, can be a draft once there is room', async () => {
   const world = new World({ seed: 1, withLocks: true });
   const { client } = await world.open();
@@ -285,6 +367,32 @@ test('mail that waits is one draft where it is taken back, also where it was wri
   assert.deepEqual(world.account.mailbox('Drafts').uids, [2]);
 });
 
+test('mail that waits and is taken back is one draft, also where the tab dies at that moment', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const [leader, other] = [await world.open(), await world.open()];
+  await world.pass(5000);
+  const { client } = leader;
+  const { operation, ...draft } = await client.saveDraft(mail);
+  await world.pass(1000, operation.applied);
+  world.server.online = false;
+  world.server.dropSockets();
+  await world.pass(8000);
+  world.freeze(leader, 2000);
+  const sent = await other.client.send({ ...mail, draft, text: 'Newer' });
+  void sent.cancel();
+  // It is stored, and the leader did not see it.
+  await world.pass(100);
+  world.kill(other);
+  world.server.online = true;
+  await world.pass(60_000);
+  const { messages } = await client.mailbox('Drafts').list();
+  assert.deepEqual(
+    messages.map(({ preview }) => preview),
+    ['Newer'],
+  );
+  assert.deepEqual(world.account.mailbox('Drafts').uids, [2]);
+});
+
 test('mail that waits and is taken back twice at once is one draft', async () => {
   const world = new World({ seed: 1, withLocks: true });
   const { client } = await world.open();
@@ -357,6 +465,8 @@ test('a draft that is refused leaves the one before it, also where that waited w
     ['three'],
   );
   world.server.failNext({ status: 413, code: 'body_too_large' }, '/mail/append');
+  // It is kept for whoever wants it; here somebody has all of it.
+  client.on('rejected', ({ operation }) => void operation.forget());
   assert.deepEqual(await connect(), ['two']);
 });
 
