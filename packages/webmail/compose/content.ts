@@ -54,7 +54,7 @@ export interface ComposeContent {
   /** Where it is a draft. */
   kept?: MessageLocation | undefined;
   /** The server refused what has the same: that is not needed once this is stored. */
-  forget?: (() => void) | undefined;
+  forget?: (() => Promise<void>) | undefined;
 }
 
 /** A message that was read, with a text in any case and with clean HTML: a page makes it (html-tools.ts). */

@@ -33,7 +33,7 @@ export interface SessionPage {
 }
 
 export interface SessionOptions {
-  readonly account: Pick<Account, 'client'>;
+  readonly account: Pick<Account, 'client' | 'settle'>;
   readonly content: ComposeContent;
   readonly signature: string;
   readonly page: SessionPage;
@@ -133,7 +133,7 @@ export class ComposeSession {
       const { mailbox, id, operation } = await this.client.saveDraft(mail, draft);
       const before = this.content.kept;
       this.content.kept = { mailbox, id };
-      this.#stored();
+      await this.#stored();
       this.#savedVersion = version;
       if (this.trouble.value === this.#saveTrouble) this.trouble.value = undefined;
       this.status.value = this.isDirty ? '' : 'Draft saved';
@@ -151,9 +151,10 @@ export class ComposeSession {
   }
 
   /** All of it is elsewhere, or not wanted any more. */
-  #stored(): void {
-    this.content.forget?.();
+  async #stored(): Promise<void> {
+    const { forget } = this.content;
     this.content.forget = undefined;
+    await forget?.();
   }
 
   #saveRefused(
@@ -163,10 +164,10 @@ export class ComposeSession {
     before: ComposeContent['kept'],
   ): void {
     if (!(error instanceof ApiError)) return;
-    const forget = () => void operation.forget();
+    const forget = () => this.#options.account.settle(operation, 'forget');
     // A save of later stores all of it, too; and whoever took it back wants it no more.
     if (this.isSending.value || this.content.kept?.id !== id) {
-      forget();
+      void forget();
       return;
     }
     // That one is there still, and the next save takes its place.
@@ -207,7 +208,7 @@ export class ComposeSession {
     await this.#saving;
     const { kept } = this.content;
     this.content.kept = undefined;
-    this.#stored();
+    await this.#stored();
     const content = { ...this.content };
     this.#end();
     try {
@@ -236,7 +237,7 @@ export class ComposeSession {
     try {
       const mail = { ...toOutgoing(this.content, page.textOf), ...(sendAt && { sendAt }) };
       const sent = await this.client.send(mail, sendAt ? {} : { undoSeconds });
-      this.#stored();
+      await this.#stored();
       const content = { ...this.content };
       this.#end();
       this.#follow(sent, content, sendAt);
@@ -274,7 +275,7 @@ export class ComposeSession {
 
   /** Tells what becomes of it, and takes it back if the user wants it. */
   #follow(sent: SendOperation, content: ComposeContent, sendAt: string | undefined): void {
-    const { page } = this.#options;
+    const { account, page } = this.#options;
     let isTakenBack = false;
     const takeBack = async () => {
       isTakenBack = true;
@@ -295,7 +296,7 @@ export class ComposeSession {
       unsay();
       // The page tells of refusals. What another tab took back is a draft there.
       if (!isTakenBack && error instanceof ApiError)
-        page.comeBack({ ...content, forget: () => void sent.forget() });
+        page.comeBack({ ...content, forget: () => account.settle(sent, 'forget') });
     });
   }
 

@@ -62,11 +62,11 @@ export const PendingDialog = ({ account }: { account: OpenAccount }) => {
     });
   return (
     <Dialog title="Changes on their way" close={closeOverlay}>
-      <p class="soft">
-        {pending.length > 0
-          ? 'These are sent as soon as there is a connection, also after a reload.'
-          : 'The server has everything.'}
-      </p>
+      {pending.length > 0 ? (
+        <p class="soft">These are sent as soon as there is a connection, also after a reload.</p>
+      ) : (
+        refused.length === 0 && <p class="soft">The server has everything.</p>
+      )}
       <ul>
         {pending.map((operation) => (
           <li class="bar apart" key={operation.id}>

@@ -30,6 +30,8 @@ const HOUR_MS = 3_600_000;
 interface Refused {
   readonly operation: Operation;
   readonly reason: string;
+  /** Takes away what was said of it. */
+  readonly unsay: () => void;
 }
 
 export class OpenAccount implements Account {
@@ -109,13 +111,14 @@ export class OpenAccount implements Account {
     client.on('pending', take);
     let isOfBefore = true;
     const failed = (operation: Operation, reason: string, text: string) => {
-      live.refused = [...live.refused, { operation, reason }];
       const hasForm = !isOfBefore && !this.#left.has(operation.id);
       const keep = () => void this.settle(operation, 'undo');
-      const action = isMail(operation) && !hasForm && { label: 'Keep as a draft', run: keep };
-      if (action) say(text, { tone: 'failed', action, forMs: Number.POSITIVE_INFINITY });
-      // It was said before, and stays listed.
-      else if (!isOfBefore) say(text, { tone: 'failed', forMs: 20_000 });
+      const action =
+        isMail(operation) && !hasForm ? { label: 'Keep as a draft', run: keep } : undefined;
+      const forMs = action ? Number.POSITIVE_INFINITY : 20_000;
+      // What was said before the page was opened stays listed alone, unless its text would be lost.
+      const unsay = isOfBefore && !action ? () => {} : say(text, { tone: 'failed', action, forMs });
+      live.refused = [...live.refused, { operation, reason, unsay }];
     };
     live.refused = [];
     client.on('rejected', ({ operation, error }) => {
@@ -133,10 +136,11 @@ export class OpenAccount implements Account {
     void this.#look();
   }
 
-  /** What was refused is a draft again, or is not wanted any more. */
   async settle(operation: Operation, how: 'undo' | 'forget'): Promise<void> {
     const { live } = this;
-    live.refused = live.refused.filter((one) => one.operation.id !== operation.id);
+    const isOf = (one: Refused) => one.operation.id === operation.id;
+    for (const { unsay } of live.refused.filter(isOf)) unsay();
+    live.refused = live.refused.filter((one) => !isOf(one));
     try {
       await operation[how]();
     } catch (error) {

@@ -6,13 +6,15 @@
  * client for the rest.
  */
 import { shallowRef, watch } from 'vue';
-import type { Address, MailClient, MessageLocation } from '../../sdk/src/mail/client.ts';
+import type { Address, MailClient, MessageLocation, Operation } from '../../sdk/src/mail/client.ts';
 import type { ComposeContent } from '../compose/content.ts';
 
 /** An account that is signed in here. */
 export interface Account {
   readonly address: string;
   readonly client: MailClient;
+  /** What was refused is a draft again, or is not wanted any more. */
+  settle(operation: Operation, how: 'undo' | 'forget'): Promise<void>;
 }
 
 /** A part that is opened for an account. */

@@ -31,7 +31,7 @@ function startSession(start: Partial<ComposeContent> = {}) {
     kind: 'append' as const,
     applied: applied(),
     undo: async () => {},
-    forget: async () => void log.push('forget'),
+    forget: async () => {},
   });
   const client: Pick<MailClient, 'saveDraft' | 'send' | 'mailbox'> = {
     async saveDraft(mail, replaces) {
@@ -66,7 +66,10 @@ function startSession(start: Partial<ComposeContent> = {}) {
       }) as unknown as ReturnType<MailClient['mailbox']>,
   };
   const session = new ComposeSession({
-    account: { client: client as MailClient },
+    account: {
+      client: client as MailClient,
+      settle: async (_, how) => void log.push(how),
+    },
     content: { ...emptyContent(''), ...start },
     signature: '',
     undoSeconds: 10,
@@ -165,7 +168,7 @@ test('a draft that is refused after its form was closed is in a form again, in p
   assert.deepEqual([again?.text, again?.kept?.id], ['xy', kept]);
   const forgotten = () => log.filter((line) => line === 'forget').length;
   const before = forgotten();
-  again?.forget?.();
+  await again?.forget?.();
   assert.equal(forgotten(), before + 1);
 });
 

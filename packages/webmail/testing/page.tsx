@@ -80,7 +80,7 @@ window.show = async (given) => {
   await Promise.all([client.mailbox('INBOX').sync(), client.mailbox('Sent').sync()]);
   const { messages } = await client.mailbox('INBOX').list({ limit: given.length });
   Object.assign(window, { server, mailbox });
-  window.account = { address: ADA.address, client };
+  window.account = { address: ADA.address, client, settle: async () => {} };
   shows++;
   shown.value = messages.toReversed();
 };
