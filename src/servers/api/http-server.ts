@@ -25,7 +25,7 @@ import { collectPaths } from './known-paths.ts';
 import { type ConnectionLimits, limitConnections } from './limit-connections.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { type OnAnswered, pathOf, RequestLog } from './request-log.ts';
-import { beginInTurn } from './request-turns.ts';
+import { beginInTurn, noteUpgrades } from './request-turns.ts';
 import { compilersFactory, convertIntegers } from './route-schemas.ts';
 import type { Api, RateLimits } from './route-tools.ts';
 import { refuseSpellings } from './spellings.ts';
@@ -52,7 +52,7 @@ export interface ServerOptions {
   readonly notFoundPage: NotFoundPage | undefined;
   /**
    * Which upgrade requests go to the server's `upgrade` listener; others are answered as if they had not asked (RFC
-   * 9110 section 7.8). By default all of them do once there is a listener.
+   * 9110 section 7.8). By default none does.
    */
   readonly upgrades?: (request: IncomingMessage) => boolean;
 }
@@ -74,8 +74,8 @@ export function createServer(options: ServerOptions): { app: Api; limits: RateLi
   const app = openServer(options, isTrusted, log, answerBadUrl);
   // A trusted proxy, or one on this machine, forwards the requests of many clients.
   const isExempt = (address: string) => isLoopback(address) || isTrusted(address);
-  const cutOff = limitConnections(app.server, options.connections, isExempt, options.logger);
-  beginInTurn(app.server, (request) => addressOf(request, isTrusted), cutOff);
+  limitConnections(app.server, options.connections, isExempt, options.logger);
+  beginInTurn(app.server, (request) => addressOf(request, isTrusted));
   // Node answers any other expectation than 100-continue with a 417 without a body. To ignore it is allowed, too (RFC 9110
   // section 10.1.1).
   app.server.on('checkExpectation', (request, response) =>
@@ -159,7 +159,7 @@ function openServer(
     // Node's own answer to a request without Host has no body; ours has one.
     http: {
       requireHostHeader: false,
-      ...(options.upgrades && { shouldUpgradeCallback: options.upgrades }),
+      shouldUpgradeCallback: noteUpgrades(options.upgrades ?? (() => false)),
     },
     requestTimeout: REQUEST_TIMEOUT_MS,
     // A client that reads nothing of its answer for this long counts as gone.

@@ -29,17 +29,55 @@ export function enterTurnOfClient(address: string): Promise<void> | undefined {
 }
 
 /**
- * Passes the requests of a server on to those that listen now, one of a connection at a time. Node passes on all that are
- * in what it has read, two thousand in 64 KiB, and keeps all answers: one stranger would fill the memory.
+ * Octets of a connection that Node's parser gets at a time. It makes a request and an answer of all that is in what it
+ * gets, and an error of each where the connection ends: of the 64 KiB that Node reads at once it would make three thousand,
+ * for which others wait 30 ms.
+ */
+const PIECE = 1024;
+
+/** Connections that are not read as HTTP any more. */
+const upgraded = new WeakSet<Socket>();
+
+/** Makes the server's `shouldUpgradeCallback`. Behind a request with a body Node would go on reading, so none is upgraded. */
+export function noteUpgrades(isWanted: (request: IncomingMessage) => boolean) {
+  return (request: IncomingMessage): boolean => {
+    const { headers, socket } = request;
+    const octets = headers['transfer-encoding'] ?? headers['content-length'] ?? '0';
+    if (octets !== '0' || !isWanted(request)) return false;
+    upgraded.add(socket);
+    return true;
+  };
+}
+
+/** Gives what is read of a connection to Node's parser in pieces. */
+function readInPieces(socket: Socket): void {
+  const [parse, ...others] = socket.listeners('data');
+  // Another Node may read otherwise: then without pieces.
+  if (!parse || others.length > 0) return;
+  const onData = (octets: Buffer<ArrayBuffer>) => {
+    for (let at = 0; at < octets.length; at += PIECE) {
+      // Ended: nothing that is behind is carried out.
+      if (!socket.writable) return;
+      if (socket.isPaused() || upgraded.has(socket)) {
+        socket.unshift(octets.subarray(at));
+        return;
+      }
+      parse.call(socket, octets.subarray(at, at + PIECE));
+      if (upgraded.has(socket)) socket.off('data', onData);
+    }
+  };
+  socket.off('data', parse).on('data', onData);
+}
+
+/**
+ * Passes the requests of a server on to those that listen now, one of a connection at a time. Node would pass on all that
+ * came, and keep all answers: one stranger would fill the memory. Who sends too many ahead loses the connection, and no
+ * other: behind one address there may be many people.
  *
  * @param addressOf of the client that a request comes from
- * @param cutOff ends all connections of a client that sends too many ahead
  */
-export function beginInTurn(
-  server: Server,
-  addressOf: (request: IncomingMessage) => string,
-  cutOff: (socket: Socket) => void,
-): void {
+export function beginInTurn(server: Server, addressOf: (request: IncomingMessage) => string): void {
+  server.on('connection', readInPieces);
   const listeners = server.listeners('request');
   server.removeAllListeners('request');
   /** Of each connection with a request under way: those that wait (RFC 9112 section 9.3.2: answered in their order). */
@@ -49,7 +87,7 @@ export function beginInTurn(
   };
   server.on('request', (request, response) => {
     const { socket } = request;
-    // Cut off: Node passes on the rest of what it has read.
+    // Ended: Node passes on the rest of the piece.
     if (socket.destroyed) return;
     const begin = () => {
       response.once('close', () => beginNext(socket));
@@ -58,7 +96,7 @@ export function beginInTurn(
       else pass(request, response);
     };
     const line = lines.get(socket);
-    if (line && line.length >= WAITING_MAX) cutOff(socket);
+    if (line && line.length >= WAITING_MAX) socket.destroy();
     else if (line) line.push(begin);
     else {
       lines.set(socket, []);
