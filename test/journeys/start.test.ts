@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import dns from 'node:dns';
 import { once } from 'node:events';
 import { constants, existsSync } from 'node:fs';
 import { mkdir, open, readdir, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { type TestContext, test } from 'node:test';
@@ -25,11 +26,28 @@ import {
   start,
   startHere,
 } from '../support/process.ts';
+import { startTestService } from '../support/service.ts';
 import { DialogueClient } from '../support/smtp/dialogue.ts';
 
 test('tests are given no port that fetch refuses to ask', async () => {
   await assert.rejects(fetch('http://127.0.0.1:10080'), { cause: new Error('bad port') });
   assert.ok(LOWEST > 10_080);
+});
+
+test('a HOST with two addresses is listened to at one, IPv4 first', async (t) => {
+  // Fastify listens at each that it finds so.
+  const found = ['127.0.0.1', '127.0.0.2'].map((address) => ({ address, family: 4 }));
+  const { lookup } = dns;
+  t.mock.method(dns, 'lookup', (...given: unknown[]) => {
+    const [name, options, answer] = given;
+    if (name !== 'localhost') Reflect.apply(lookup, dns, given);
+    else if (answer) setImmediate(answer as (...given: unknown[]) => void, null, found);
+    else setImmediate(options as (...given: unknown[]) => void, null, '127.0.0.1', 4);
+  });
+  const { addresses } = await startTestService('sqlite', { HOST: 'localhost' });
+  assert.equal(addresses.http.host, '127.0.0.1');
+  const other = connect({ host: '127.0.0.2', port: addresses.http.port });
+  await assert.rejects(once(other, 'connect'), { code: 'ECONNREFUSED' });
 });
 
 /** Stops a service by a signal while the body of a message is on its way: what was begun is answered with 250. */

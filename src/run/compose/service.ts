@@ -3,6 +3,7 @@
  * nothing.
  */
 import { randomUUID } from 'node:crypto';
+import { lookup } from 'node:dns/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { carryOut } from '../../mail/delivery/delivery.ts';
@@ -38,6 +39,7 @@ import {
   watchPaths,
 } from '../config/config.ts';
 import { checkBodies } from './check-bodies.ts';
+import { explainPort } from './explain-port.ts';
 import { followCertificate } from './follow-certificate.ts';
 import { prepareImap, refuseUnfitExtensions } from './listen-imap.ts';
 import { prepareSubmission } from './listen-submission.ts';
@@ -356,7 +358,10 @@ async function listenHttp(
   api.server.on('upgrade', (request, socket, head) =>
     realtime.handleUpgrade(request, socket, head),
   );
-  await api.listen({ host, port }).catch(explainPort('PORT', host, port));
+  // Fastify listens twice for `localhost`, where it has two addresses: none of our limits would hold on its second server.
+  await lookup(host, { order: 'ipv4first' })
+    .then(({ address }) => api.listen({ host: address, port }))
+    .catch(explainPort('PORT', host, port));
   onStop(async () => {
     // A download may take as long as its client likes.
     const cut = setTimeout(() => api.server.closeAllConnections(), DRAIN_MS);
@@ -374,25 +379,5 @@ function explainStore({ bodies: { bucket } }: Config) {
   return (error: unknown): never => {
     if (!(error instanceof StoreUnavailable)) throw error;
     throw new ConfigError([`${expected} that Postroom can access, got "${error.message}"`]);
-  };
-}
-
-/** Errors of an address or port that cannot be used. */
-const PORT_ERRORS = new Set(['EADDRINUSE', 'EACCES', 'EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN']);
-
-/** The operator has to fix a port or an address that cannot be used: one line instead of a stack. */
-function explainPort(setting: string, host: string, port: number) {
-  const hostSetting = setting.replace(/^(IMAP|SUBMISSION)S/, '$1').replace(/PORT$/, 'HOST');
-  return (error: unknown): never => {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : undefined;
-    if (!code || !PORT_ERRORS.has(code)) throw error;
-    const lines: Readonly<Record<string, string>> = {
-      EADDRINUSE: `${setting}: ${host}:${port} is taken: is another Postroom running? If not, set ${setting} to a free port`,
-      EACCES: `${setting}: the user of this process may not listen on port ${port}: below 1024 it needs CAP_NET_BIND_SERVICE, as the systemd unit gives it; or set another port`,
-    };
-    const line =
-      lines[code] ??
-      `${hostSetting}: ${host} is no address of this machine (${code}): set one that it has itself, or 0.0.0.0 for all of them`;
-    throw new ConfigError([line], { cause: error });
   };
 }
