@@ -155,7 +155,7 @@ test('a request that fails before its route has charged it is charged too', asyn
 });
 
 test('a request for an upgrade is charged to the same budget', async () => {
-  const api = await startApi('sqlite', { rateLimitPerMinute: 2 });
+  const api = await startApi('sqlite', { rateLimitPerMinute: 2, upgrades: () => true });
   const admissions: Admission[] = [];
   api.app.server.on('upgrade', (request, socket) => {
     void api.app.admitUpgrade(request).then((admission) => admissions.push(admission));
