@@ -28,8 +28,8 @@ export {
   tellAfterCommit,
 } from './engine.ts';
 export {
+  isDatabaseAway,
   isFileFailing,
-  isLostConnection,
   isOfOneTransaction,
   isOfStatement,
   isOverdue,

@@ -85,6 +85,18 @@ export function isUnavailable(error: unknown): boolean {
   );
 }
 
+/**
+ * Whether it is one of a PostgreSQL that is away. Errors of sockets look the same whatever the other end is: that of a
+ * connection which could not be made names its port.
+ *
+ * @param ports of the servers of the database
+ */
+export function isDatabaseAway(error: unknown, ports: readonly number[]): boolean {
+  if (!isUnavailable(error) || isFileFailing(error) || isOfOneTransaction(error)) return false;
+  if (!(error instanceof Error) || FILES_USED_UP.has(codeOf(error))) return false;
+  return !('port' in error) || ports.includes(Number(error.port));
+}
+
 /** Whether the file of an SQLite database cannot be read or written, for another reason than a full disk. */
 export function isFileFailing(error: unknown): error is Error {
   if (!(error instanceof Error && 'errcode' in error) || isStorageFull(error)) return false;

@@ -123,6 +123,26 @@ test('a line waits a moment for others, a warning does not', async (context) => 
   assert.match(text, /one.*\n.*two.*\n.*three/);
 });
 
+test('what has been told of an error is not told again, except of one delivery', async () => {
+  const pipe = makePipe('hushed');
+  const { logger, hush, close } = openLog('info', pipe);
+  const [err, other] = [new Error('away'), new Error('other')];
+  hush((error) => error === err);
+  logger.error({ err }, 'one');
+  logger.warn({ err, kind: 'send' }, 'two');
+  logger.warn({ err: other }, 'three');
+  logger.error({ err, id: 7 }, 'four');
+  logger.error('five');
+  logger.info({ err }, 'six');
+  hush(() => false);
+  logger.error({ err }, 'seven');
+  await close();
+  assert.deepEqual(
+    parse(drain(pipe)).map(({ msg }) => msg),
+    ['three', 'four', 'five', 'six', 'seven'],
+  );
+});
+
 test('a pipe that is not read does not block, and a line says how many lines were lost', async () => {
   const pipe = makePipe('stalled');
   const log = openLog('info', pipe);

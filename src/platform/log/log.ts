@@ -6,6 +6,8 @@ import sonicBoom from 'sonic-boom';
 
 export interface Log {
   readonly logger: Logger;
+  /** From now on no warning or error is written about an error of which this says that the log has told it. */
+  hush(isTold: (error: unknown) => boolean): void;
   /** Writes text at any level: unchanged on a terminal, else each line as a line of the log. */
   print(text: string): void;
   /** Writes waiting lines, in 200 ms at most: for the end of the process. */
@@ -78,9 +80,10 @@ export function openLog(
     file.write(text);
     timer ??= setTimeout(flush, WAIT_MS).unref();
   };
+  let isTold = (_error: unknown) => false;
   const pretty = isatty(fd) ? prettyLines() : undefined;
   const logger = pino(
-    { level, base: null, hooks: flushAfterWarnings(flush) },
+    { level, base: null, hooks: judgeWarnings(flush, (error) => isTold(error)) },
     { write: pretty ? (line: string) => write(pretty(line)) : write },
   );
 
@@ -109,6 +112,9 @@ export function openLog(
   process.once('exit', flushSync);
   return {
     logger,
+    hush(judge) {
+      isTold = judge;
+    },
     print(text) {
       if (pretty) write(text);
       else for (const msg of text.trimEnd().split('\n')) write(jsonLine(msg));
@@ -124,13 +130,23 @@ export function openLog(
 }
 
 /** After a warning or an error the process may end: such lines do not wait. */
-function flushAfterWarnings(flush: () => void): NonNullable<LoggerOptions['hooks']> {
+function judgeWarnings(
+  flush: () => void,
+  isTold: (error: unknown) => boolean,
+): NonNullable<LoggerOptions['hooks']> {
   return {
     logMethod(line, log, level) {
+      if (level >= WARN && isTold(errorOf(line[0]))) return;
       log.apply(this, line);
       if (level >= WARN) flush();
     },
   };
+}
+
+/** The error of a line that names nothing with an `id`: what is said of one delivery is written in any case. */
+function errorOf(about: unknown): unknown {
+  const isOfOne = typeof about !== 'object' || about === null || 'id' in about;
+  return !isOfOne && 'err' in about ? about.err : undefined;
 }
 
 function jsonLine(msg: string): string {

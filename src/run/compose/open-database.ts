@@ -6,11 +6,10 @@ import type { Logger } from 'pino';
 import { storeIdOf } from '../../mailboxes/bodies/bodies.ts';
 import {
   type Database,
+  isDatabaseAway,
   isFileFailing,
-  isLostConnection,
   isOfStatement,
   isStorageFull,
-  isUnavailable,
   isWithoutRight,
   lockDirectory,
   openPostgres,
@@ -20,6 +19,7 @@ import {
   UnfitDatabase,
 } from '../../platform/database/database.ts';
 import { isMissing } from '../../platform/files/files.ts';
+import type { Log } from '../../platform/log/log.ts';
 import { Outage } from '../../platform/time/time.ts';
 import { type CommitReport, createMetrics, type Metrics } from '../../servers/metrics/metrics.ts';
 import {
@@ -71,7 +71,7 @@ export async function openForCommand(
   };
   const freezes = watchFreezes(logger);
   closers.push(async () => freezes.stop());
-  const outage = watchOutage(logger, freezes);
+  const outage = watchOutage({ config, logger, freezes });
   const common = { config, logger, metrics: createMetrics(), onLost, freezes, outage, isMove };
   await ensureDataDir(config.dataDir);
   const database = await openDatabase(common, (close) => closers.push(close));
@@ -153,33 +153,39 @@ function unusable(file: string, error: unknown): ConfigError {
 export interface DatabaseOutage {
   failed(error: unknown): void;
   worked(): void;
-  /** Whether a request that failed with this error needs no line of its own. */
-  hasTold(error: unknown): boolean;
 }
 
 /** Told once where connections break: all of them do when the server stops. A heartbeat commits every few seconds. */
-export function watchOutage(
-  logger: Pick<Logger, 'info' | 'warn'>,
-  freezes: Pick<Freezes, 'wereJustNow'>,
-): DatabaseOutage {
+export function watchOutage({
+  config,
+  logger,
+  freezes,
+  hush,
+}: Pick<DatabaseOpening, 'config' | 'logger' | 'freezes'> & {
+  readonly hush?: Log['hush'] | undefined;
+}): DatabaseOutage {
+  const ports = config.database.urls?.map((url) => Number(new URL(url).port || 5432)) ?? [];
+  let isTold = false;
   const outage = new Outage(
-    (err) =>
+    (err) => {
       logger.warn(
         { err },
-        'a connection to the database broke: until the database answers again, mail is deferred and requests are answered 503',
-      ),
-    (awaySeconds) => logger.info({ awaySeconds }, 'the database answers again'),
-  );
-  const failed = (error: unknown) => {
-    if (!freezes.wereJustNow()) outage.failed(error);
-  };
-  return {
-    failed,
-    worked: () => outage.worked(),
-    hasTold(error) {
-      if (isLostConnection(error)) failed(error);
-      return outage.isOn && isUnavailable(error);
+        'a connection to the database broke: until the database answers again, mail is deferred, requests are answered 503, and deliveries and all other work wait',
+      );
+      isTold = true;
     },
+    (awaySeconds) => {
+      isTold = false;
+      logger.info({ awaySeconds }, 'the database answers again');
+    },
+  );
+  // All parts fail with it, and each would say so.
+  hush?.((error) => isTold && isDatabaseAway(error, ports));
+  return {
+    failed: (error) => {
+      if (!freezes.wereJustNow()) outage.failed(error);
+    },
+    worked: () => outage.worked(),
   };
 }
 

@@ -58,7 +58,6 @@ import { buildMailServer } from './mail-server.ts';
 import { Maintenance } from './maintenance.ts';
 import { metricSources } from './metric-sources.ts';
 import { keysInForce } from './node-facts.ts';
-import type { DatabaseOutage } from './open-database.ts';
 import { buildOperator } from './operator.ts';
 import type { PurgedStore } from './purge.ts';
 import { readinessChecks } from './readiness.ts';
@@ -100,7 +99,6 @@ const SITE_DIRECTORY = fileURLToPath(new URL('../../../site', import.meta.url));
 type Given = Omit<Common, 'changes' | 'openLimit'> & {
   /** What several nodes share; undefined for a single node. */
   readonly shared: Shared | undefined;
-  readonly outage: DatabaseOutage;
 };
 
 /** Builds all parts; none of them listens or runs yet. */
@@ -143,7 +141,7 @@ export function buildParts(given: Given) {
   const eventsAndSessions = buildEventsAndSessions(database, changes, shared);
   const stores = { ...stored, ...eventsAndSessions, metrics, publicUrl, blocks, namedKeys };
   const flow = buildMailFlow({ ...common, ...owners, ...stores });
-  const api = buildApi(common, { ...owners, ...stores, ...flow, mailstore, imap, progress }, given);
+  const api = buildApi(common, { ...owners, ...stores, ...flow, mailstore, imap, progress });
   const state = sharedState(database, embedded, imap);
   const realtime = buildRealtime(common, { ...owners, mailstore, api, state, shared });
   const connections = () => realtime.connections;
@@ -256,7 +254,7 @@ function buildOwners(common: Common, embedded: EmbeddedMailstore, onDeleted: () 
   return { domains, verification, accounts, appPasswords, tokens };
 }
 
-function buildApi(common: Common, served: Served, { outage }: Pick<Given, 'outage'>): Api {
+function buildApi(common: Common, served: Served): Api {
   const { config, keys, database, changes, logger, now } = common;
   const { http, limits } = config;
   const { API_KEYS, MAILSERVER_WEBHOOK_SECRET } = keysInForce(config, common.secrets);
@@ -282,7 +280,6 @@ function buildApi(common: Common, served: Served, { outage }: Pick<Given, 'outag
   return createApi({
     ...served,
     answeredRequests: new AnsweredRequests({ database, isAlone, now, secret: keys.tokens }),
-    isTold: (error) => outage.hasTold(error),
     onAnswered: (answered) => common.metrics.countRequest(answered),
     logger,
     apiKeys: API_KEYS,

@@ -72,7 +72,7 @@ async function run(config: Config): Promise<void> {
   // Loaded here, since it takes a second: a wrong setting is reported before.
   const starting = import('./service.ts').then(({ startService }) => {
     setFlags();
-    return startService(config, logger, { onLost });
+    return startService(config, logger, { onLost, hush: log.hush });
   });
   let isStopping = false;
   const stop = (signal: string) => {

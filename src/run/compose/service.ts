@@ -18,7 +18,7 @@ import {
   settingStore,
 } from '../../platform/database/database.ts';
 import { freeBytesAt } from '../../platform/files/files.ts';
-import { changeLevel } from '../../platform/log/log.ts';
+import { changeLevel, type Log } from '../../platform/log/log.ts';
 import { testNetworks } from '../../platform/net/net.ts';
 import { joinNodes, NodeRefused } from '../../platform/nodes/nodes.ts';
 import type { ImapListener } from '../../servers/imap/imap.ts';
@@ -72,6 +72,7 @@ const DRAIN_MS = 5_000;
  *
  * @param given.database an open one to use in place of the configured one; the caller closes it
  * @param given.timing replaces the times of production
+ * @param given.hush as that of the log
  * @param given.onLost called with the reason why the data cannot be stored any more: only a new start helps
  * @throws ConfigError for what the operator can fix: a folder, a certificate, a port
  */
@@ -81,6 +82,7 @@ export async function startService(
   given: {
     readonly database?: Database;
     readonly timing?: SharedTiming;
+    readonly hush?: Log['hush'];
     readonly onLost?: OnLost;
   } = {},
 ): Promise<Service> {
@@ -107,7 +109,7 @@ export async function startService(
     const metrics = createMetrics();
     const freezes = watchFreezes(logger);
     onStop(() => freezes.stop());
-    const outage = watchOutage(logger, freezes);
+    const outage = watchOutage({ config, logger, freezes, hush: given.hush });
     const common = { config, logger, metrics, onLost, freezes, outage, timing: given.timing };
     const database = given.database ?? (await openDatabase(common, onStop));
     return { ...(await open({ ...common, database }, onStop)), stop };
@@ -123,7 +125,7 @@ interface Opening extends DatabaseOpening {
 }
 
 async function open(
-  { config, database, logger, metrics, onLost, outage, timing }: Opening,
+  { config, database, logger, metrics, onLost, timing }: Opening,
   onStop: OnStop,
 ): Promise<Omit<Service, 'stop'>> {
   const isNew = !(await hasDomains(database.read));
@@ -143,7 +145,7 @@ async function open(
   onStop(() => bodies.close());
   const { now } = nodes;
   const keys = signingKeysOf(config, secrets);
-  const common = { config, secrets, keys, database, outage, bodies, metrics, logger, nodes };
+  const common = { config, secrets, keys, database, bodies, metrics, logger, nodes };
   const parts = buildParts({ ...common, now, shared });
   onStop(() => parts.imap?.close());
   await checkBodies(bodies, nodes, isNew).catch(explainStore(config));

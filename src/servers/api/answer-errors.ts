@@ -58,15 +58,14 @@ export function toRefusal(error: unknown, request: FastifyRequest): Refusal {
   );
 }
 
-/** Sends the answer for a refusal; logs it if it is a failure of ours. @param isToldOf whether the log says already why */
+/** Sends the answer for a refusal; logs it if it is a failure of ours. */
 export function answerRefusal(
   refusal: Refusal,
   request: FastifyRequest,
   reply: FastifyReply,
-  isToldOf: (error: unknown) => boolean = () => false,
 ): void {
   const { http } = answerOf(refusal.code);
-  if (refusal.cause !== undefined && http >= 500 && !isToldOf(refusal.cause)) {
+  if (refusal.cause !== undefined && http >= 500) {
     // A disk that is full, or fails, has lines of its own, at its begin and its end.
     const isTold = refusal.code === 'storage_full' || isFileFailing(refusal.cause);
     const level = isTold ? 'info' : 'error';

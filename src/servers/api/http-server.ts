@@ -33,8 +33,6 @@ import { version } from './version.ts';
 
 export interface ServerOptions {
   readonly logger: Logger;
-  /** Whether the log says already why a request failed with this error; by default it never does. */
-  readonly isTold?: (error: unknown) => boolean;
   /** Called for each answered request, for metrics. */
   readonly onAnswered?: OnAnswered;
   /** Requests of one client in a minute, 0 for no limit. */
@@ -112,7 +110,7 @@ export function createServer(options: ServerOptions): { app: Api; limits: RateLi
     const { code, retryAfter } = wantsPage(request) ? refusal : {};
     if (code === 'route_not_found' && notFoundPage) notFoundPage(reply);
     else if (code === 'rate_limited' && retryAfter) sendBusyPage(reply, retryAfter);
-    else answerRefusal(refusal, request, reply, options.isTold);
+    else answerRefusal(refusal, request, reply);
     return reply;
   }
 
