@@ -180,7 +180,9 @@ export class Maintenance {
     const { eventDays } = this.#options;
     const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS, signal);
     const logins = await tokens.forgetOldLogins();
-    await forgetAnswers(database, now() - ANSWERS_KEPT_MS);
+    await this.#repeatStep(signal, () =>
+      database.write((tx) => forgetAnswers(tx, now() - ANSWERS_KEPT_MS)),
+    );
     const before = now() - DELIVERIES_KEPT_MS;
     const deliveries = await this.#repeatStep(signal, () =>
       removeDeliveries(this.#options, (tx) => pruneDeliveries(tx, before)),

@@ -41,6 +41,10 @@ export const ANSWERS_KEPT_MS = DAY_MS;
  * count for no quota: without a limit an account fills the disk with them, each of which may have 1 MiB.
  */
 const KEPT_MAX = 64 * 1024 * 1024;
+/** What a row has beside its answer counts as so much: else millions of the shortest answers would be one account's. */
+const ROW_OCTETS = 256;
+/** Answers that are removed in one transaction. */
+const FORGOTTEN_AT_A_TIME = 1_000;
 
 export interface GivenAnswer {
   readonly status: number;
@@ -158,7 +162,7 @@ export class AnsweredRequests {
     { status, body }: GivenAnswer,
   ): Promise<void> {
     // In memory: it never fails.
-    void this.#kept.take(nameOf(owner), Buffer.byteLength(body));
+    void this.#kept.take(nameOf(owner), ROW_OCTETS + Buffer.byteLength(body));
     const values = isSealed
       ? { status, answer: this.#seal.seal(hash + body) }
       : { status, answer: body, request_hash: hash };
@@ -239,14 +243,17 @@ export class AnsweredRequests {
   }
 }
 
-/** Removes answers from before an instant. @returns how many */
-export async function forgetAnswers(
-  database: Pick<Database, 'write'>,
-  before: EpochMs,
-): Promise<number> {
-  const { numDeletedRows } = await database.write((tx) =>
-    tx.deleteFrom('idempotency_keys').where('started_at', '<', before).executeTakeFirst(),
-  );
+/** Removes some answers from before an instant. @returns how many */
+export async function forgetAnswers(tx: Queries, before: EpochMs): Promise<number> {
+  const old = tx
+    .selectFrom('idempotency_keys')
+    .select('id')
+    .where('started_at', '<', before)
+    .orderBy('started_at')
+    .limit(FORGOTTEN_AT_A_TIME);
+  // A request may have begun under the same key meanwhile.
+  const removal = tx.deleteFrom('idempotency_keys').where('id', 'in', old);
+  const { numDeletedRows } = await removal.where('started_at', '<', before).executeTakeFirst();
   return Number(numDeletedRows);
 }
 
