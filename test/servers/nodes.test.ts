@@ -215,7 +215,10 @@ test('a node that differs from the running ones is refused with one line', async
     ],
     [{ REDIS_URL: '' }, /^REDIS_URL: expected one Redis for all nodes/],
     [{ JWT_ISSUER: 'https://id.test' }, /^JWT_ISSUER: expected "" that the node/],
-    [{ S3_URL: '' }, /^S3_URL: expected "\S+" that the node that runs on \S+ has, got ""/],
+    [
+      { S3_URL: '' },
+      /^S3_URL: expected "\S+" that the node that runs on \S+ \(process \d+\) has, got ""/,
+    ],
   ];
   for (const [changed, line] of refused) await refuseStart(await environmentOf(changed), line);
 });

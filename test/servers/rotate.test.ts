@@ -9,7 +9,7 @@ import { ROOT } from '../support/process.ts';
 import { startTestService } from '../support/service.ts';
 
 const EARLY =
-  /^the node that runs on \S+ has not been restarted since the last step of the link-secret: restart each node/;
+  /^the node that runs on \S+ \(process \d+\) has not been restarted since the last step of the link-secret: restart each node/;
 
 test('a secret signs, and the old one is dropped, only when each node that runs is ready for it', async () => {
   const { location } = await openTestDatabase('postgres');

@@ -35,9 +35,13 @@ function knowEachFirst(
 const ACCEPTED = 'give this node both values ("new,old"), or ';
 const SIGNING = 'give each node "old,new" and then each "new,old", or ';
 
+/** Several may run on one machine. */
+export const nameNode = ({ host, pid }: Pick<Row<'nodes'>, 'host' | 'pid'>) =>
+  `the node that runs on ${host} (process ${pid})`;
+
 /** Why a node may not run beside another one; undefined where it may. */
 export function judge(facts: NodeFacts, other: Row<'nodes'>): string | undefined {
-  const where = `the node that runs on ${other.host}`;
+  const where = nameNode(other);
   // Of another version, perhaps: it may not know each key.
   const theirs: Readonly<Record<string, readonly string[] | undefined>> = JSON.parse(
     other.settings,

@@ -165,12 +165,12 @@ onEachEngine('nodes', (engine) => {
     [
       'a name',
       { settings: { ...facts.settings, MAIL_HOSTNAME: ['other.test'] } },
-      /^MAIL_HOSTNAME: expected "mx\.test" that the node that runs on \S+ has, got "other\.test"; to change it, stop all nodes first/,
+      /^MAIL_HOSTNAME: expected "mx\.test" that the node that runs on \S+ \(process \d+\) has, got "other\.test"; to change it, stop all nodes first/,
     ],
     [
       'a secret, which is not shown',
       { settings: { ...facts.settings, JWT_SECRET: ['#two'] } },
-      /^JWT_SECRET: expected the first value that the node that runs on \S+ has, got another one; to change it, give each node "old,new"/,
+      /^JWT_SECRET: expected the first value that the node that runs on \S+ \(process \d+\) has, got another one; to change it, give each node "old,new"/,
     ],
     [
       'events',

@@ -26,7 +26,7 @@ import {
 import type { LogLevel } from '../log/log.ts';
 import { DAY_MS, type EpochMs, Outage, Repeat } from '../time/time.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
-import { GONE_MS, judge, type NodeFacts } from './judge.ts';
+import { GONE_MS, judge, type NodeFacts, nameNode } from './judge.ts';
 import { noteLack } from './lacks.ts';
 import { lead } from './lead.ts';
 import { SteadyBeats } from './steady.ts';
@@ -333,11 +333,11 @@ export async function listRunningNodes(database: Database): Promise<string[]> {
 export async function listSetting(
   database: Database,
   key: string,
-): Promise<{ readonly host: string; readonly values: readonly string[] }[]> {
+): Promise<{ readonly node: string; readonly values: readonly string[] }[]> {
   const running = await database.write((tx) => findNodes(tx, ''));
-  return running.flatMap(({ host, settings }) => {
-    const values: readonly string[] | undefined = JSON.parse(settings)[key];
-    return values ? [{ host, values }] : [];
+  return running.flatMap((node) => {
+    const values: readonly string[] | undefined = JSON.parse(node.settings)[key];
+    return values ? [{ node: nameNode(node), values }] : [];
   });
 }
 

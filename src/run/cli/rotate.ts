@@ -3,6 +3,7 @@ import { stat } from 'node:fs/promises';
 import { Argument, Command, Option } from 'commander';
 import { pino } from 'pino';
 import type { Database, SettingStore } from '../../platform/database/database.ts';
+import { many } from '../../platform/errors/errors.ts';
 import {
   type Config,
   dropOldValues,
@@ -117,7 +118,7 @@ async function runRotate(
       report(
         json,
         { ok: true, secret: given, dropped },
-        `${dropped} old values were removed. ${next}`,
+        `${many(dropped, 'old value was', 'old values were')} removed. ${next}`,
       );
       return;
     }
@@ -155,7 +156,7 @@ async function refuseEarly(
   const early = (await listSetting(database, key)).find(({ values }) => !hasIt(values));
   if (!early) return;
   throw new CommandFailed(
-    `the node that runs on ${early.host} has not been restarted since the last step of the ${given}: restart each node, then run this command again`,
+    `${early.node} has not been restarted since the last step of the ${given}: restart each node, then run this command again`,
   );
 }
 
