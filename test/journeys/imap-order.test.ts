@@ -121,4 +121,78 @@ onEachEngine('IMAP SORT and THREAD', (engine) => {
     assert.match(await answer('THREAD REFERENCES X ALL'), /^NO \[BADCHARSET /);
     client.close();
   });
+
+  test('a large mailbox, whose facts are kept, is found, put in order and fetched as a small one is', async () => {
+    const dates = ['3 Feb 2020', '1 Jan 2003', 'nonsense', '4 Mar 2021', '29 Feb 2020'];
+    const client = await openWith(
+      dates.map((date, at) =>
+        [
+          `Message-ID: <${at}@x.test>\nReferences: <${(at * 3) % 5}@x.test>\nFrom: a${at}@x.test`,
+          `Subject: ${at % 2 ? 'Re: ' : ''}number ${at >> 1}\nDate: ${date} 00:00:00 +0000`,
+        ].join('\n'),
+      ),
+    );
+    for (let count = dates.length; count < 1_280; count *= 2) {
+      await client.ok(`COPY 1:${count} INBOX`);
+      await client.ok('NOOP');
+    }
+    await client.ok('STORE 7,500:600,1030 +FLAGS (\\Deleted)');
+    await client.ok('EXPUNGE');
+    const items = '(UID INTERNALDATE RFC822.SIZE ENVELOPE BODYSTRUCTURE)';
+    for (const asked of [
+      items,
+      '(UID RFC822.SIZE)',
+      '(BODY.PEEK[]<0.30>)',
+      '(FLAGS PREVIEW BODY)',
+    ]) {
+      const all = await client.ok(`FETCH 1:* ${asked}`);
+      const pieces = ['1:400', '401:800', '801:*'].map((set) => `FETCH ${set} ${asked}`);
+      const told: string[] = [];
+      for (const piece of pieces) told.push(...(await client.ok(piece)));
+      assert.deepEqual(all, told, asked);
+    }
+    // By UID: it is known which of the five a message is.
+    const uids = Array.from({ length: 1_280 }, (_, at) => at + 1).filter(
+      (uid) => uid !== 7 && uid !== 1_030 && (uid < 500 || uid > 600),
+    );
+    const [there] = await client.ok('UID SEARCH ALL');
+    assert.equal(there, `* SEARCH ${uids.join(' ')}`);
+    const kindOf = (uid: number) => (uid - 1) % 5;
+    const found = async (key: string, kinds: readonly number[]) => {
+      const expected = uids.filter((uid) => kinds.includes(kindOf(uid)));
+      const told = `* SEARCH ${expected.join(' ')}`;
+      assert.deepEqual(await client.ok(`UID SEARCH ${key}`), [told], key);
+    };
+    await found('SUBJECT "number 1"', [2, 3]);
+    await found('SUBJECT "number 1" NOT FROM a2', [3]);
+    await found('OR FROM a0 SUBJECT "RE: NUMBER 1"', [0, 3]);
+    assert.deepEqual(await client.ok('UID SEARCH NOT SUBJECT number'), ['* SEARCH']);
+    await found('LARGER 0 SENTSINCE 1-Jan-2021', [3]);
+    await found('SINCE 3-Feb-2020 BEFORE 4-Feb-2020', [1]);
+    const [arrived] = await client.ok('UID SORT (ARRIVAL) UTF-8 ALL');
+    const arrivals = [1, 3, 5, 2, 4];
+    const byArrival = uids.toSorted(
+      (a, b) => (arrivals[kindOf(a)] ?? 0) - (arrivals[kindOf(b)] ?? 0) || a - b,
+    );
+    assert.equal(arrived, `* SORT ${byArrival.join(' ')}`);
+    // The third has no date: it came on the 5th of February.
+    const sent = [2, 1, 3, 5, 4];
+    const bySent = uids.toSorted(
+      (a, b) => (sent[kindOf(b)] ?? 0) - (sent[kindOf(a)] ?? 0) || a - b,
+    );
+    for (const _ of ['made', 'kept']) {
+      const [told] = await client.ok('UID SORT (REVERSE DATE) UTF-8 ALL');
+      assert.equal(told, `* SORT ${bySent.join(' ')}`);
+    }
+    const [both] = await client.ok('UID SORT (REVERSE FROM REVERSE SIZE) UTF-8 DELETED 1:600');
+    assert.equal(both, '* SORT');
+    const threads = await client.ok('UID THREAD REFERENCES UTF-8 ALL');
+    assert.deepEqual(await client.ok('UID THREAD REFERENCES UTF-8 ALL'), threads);
+    const numbers = threads[0]?.match(/\d+/g)?.map(Number) ?? [];
+    assert.deepEqual(
+      numbers.toSorted((a, b) => a - b),
+      uids,
+    );
+    client.close();
+  });
 });

@@ -265,6 +265,7 @@ function fillRest(file: string): void {
     insert into subscriptions values (${ada.accountId}, 'Ž', 1);
     insert into imap_texts select min(id), '(NIL)', '("text" "plain")', 'ž' from bodies;
     insert into imap_headers select min(id), 'Subject: ž' from bodies;
+    insert into imap_numbers select min(id), 1, 2, x'00ff27' from mailboxes;
     insert into search_queue (account_id, body_id, gone) values (1, 2, 1);
     insert into search_unread (account_id, body_id, next_at) values (1, 2, 3);
     insert into shadow_mailboxes (account_id, name, uidvalidity, uidnext, messages, unseen, modseq, oldest_modseq)

@@ -10,6 +10,7 @@ import {
   type Row,
 } from '../../platform/database/database.ts';
 import type { StoredBody } from '../bodies/bodies.ts';
+import { headersOf, type ImapTexts, prepareTexts, searchTexts } from './kept-texts.ts';
 import type { LongRequests } from './mail-user.ts';
 import {
   INDEXED_AT_A_TIME,
@@ -24,6 +25,7 @@ import {
   type OpenMailbox,
   openMailbox,
 } from './mailboxes.ts';
+import { MessageFacts } from './message-facts.ts';
 import type { Quotas, Room } from './quotas.ts';
 import type { MessageReaderOptions } from './read-message.ts';
 import { formatThreadId } from './stage-message.ts';
@@ -61,9 +63,6 @@ export type ImapRow<Column extends ImapColumn> = Pick<
   Column | 'uid'
 >;
 
-/** Answers of a body, ready to be sent. */
-export type ImapTexts = Omit<Row<'imap_texts'>, 'body_id'>;
-
 const UIDS_AT_A_TIME = 500;
 
 function isKeptText(column: ImapColumn): column is KeptText {
@@ -77,22 +76,6 @@ interface RowsValues {
   /** As JSON. */
   readonly uids: string;
 }
-
-function prepareTexts(kinds: readonly (keyof ImapTexts)[]) {
-  return new PreparedQuery((value: { ids: string }, queries) =>
-    queries
-      .selectFrom('imap_texts')
-      .select(['body_id', ...kinds])
-      .where(isAmong(queries, 'body_id', value.ids)),
-  );
-}
-
-const headersOf = new PreparedQuery((value: { ids: string }, queries) =>
-  queries
-    .selectFrom('imap_headers')
-    .select(['body_id', 'fields'])
-    .where(isAmong(queries, 'body_id', value.ids)),
-);
 
 const passedSince = new PreparedQuery((value: { id: number; modseq: number }, queries) =>
   queries
@@ -110,12 +93,16 @@ export interface ImapStoreOptions extends MessageReaderOptions {
 
 export class ImapStore {
   readonly #options: ImapStoreOptions;
+  /** What never changes of messages, read of many at once. */
+  readonly facts: MessageFacts;
   readonly #indexes = new MailboxIndexes();
   readonly #rows = new Map<string, PreparedQuery<RowsValues, object>>();
   readonly #texts = new Map<string, ReturnType<typeof prepareTexts>>();
 
   constructor(options: ImapStoreOptions) {
     this.#options = options;
+    const { database } = options;
+    this.facts = new MessageFacts(database, this);
   }
 
   /** @throws Refusal mailbox_not_found */
@@ -151,6 +138,20 @@ export class ImapStore {
     return found?.index ?? NO_MESSAGES;
   }
 
+  /** The same where that costs little; undefined where all of a large mailbox would have to be read. */
+  async indexAtHand(user: MailUser, { id }: Pick<MailboxRow, 'id'>) {
+    const { accountId } = user;
+    const mailbox = await openMailbox.byId.first(this.#options.database.read, { accountId, id });
+    if (mailbox && this.#isLong(mailbox)) return undefined;
+    const found = mailbox && (await this.#readIndex(user, mailbox));
+    return found?.index ?? NO_MESSAGES;
+  }
+
+  #isLong(mailbox: OpenMailbox): boolean {
+    const isKnown = this.#indexes.at(mailbox) ?? this.#indexes.hasEarlier(mailbox);
+    return mailbox.messages > INDEXED_AT_A_TIME && !isKnown;
+  }
+
   /** @param mailbox as it was just now */
   async #readIndex(user: MailUser, mailbox: OpenMailbox) {
     const known = this.#indexes.at(mailbox);
@@ -161,8 +162,7 @@ export class ImapStore {
         const now = await openMailbox.byId.first(tx, { accountId, id: mailbox.id });
         return now && { mailbox: now, index: await this.#indexes.read(tx, user, now) };
       });
-    const isLong = mailbox.messages > INDEXED_AT_A_TIME && !this.#indexes.hasEarlier(mailbox);
-    return isLong ? this.#options.longRequests.run(user, read) : read();
+    return this.#isLong(mailbox) ? this.#options.longRequests.run(user, read) : read();
   }
 
   /** UIDs of messages that came and went after a state: a sync since then tells nothing of them. */
@@ -305,6 +305,13 @@ export class ImapStore {
     this.#texts.set(key, query);
     const rows = await query.all(this.#options.database.read, { ids: JSON.stringify(bodyIds) });
     return new Map(rows.map((row) => [row.body_id, row as Pick<ImapTexts, Kind>]));
+  }
+
+  /** What is kept of bodies for searches, by their ids; `''` where that does not have this text. */
+  async searchTexts(bodyIds: readonly number[], text: string): Promise<Map<number, string>> {
+    const ids = JSON.stringify(bodyIds);
+    const rows = await searchTexts.all(this.#options.database.read, { ids, text });
+    return new Map(rows.map(({ body_id, search }) => [body_id, search]));
   }
 
   /** Keeps more of them; bodies that are gone are left out. */

@@ -37,6 +37,18 @@ const SHARES = { account: 300_000, tenant: 700_000 };
 /** Rows of an index that are read at once. */
 export const INDEXED_AT_A_TIME = 5_000;
 
+/** The index of the first UID from this one on. @param uids ascending */
+export function positionOf(uids: readonly number[], uid: number): number {
+  let low = 0;
+  let high = uids.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((uids[middle] ?? 0) < uid) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 export const NO_MESSAGES: MailboxIndex = { uids: [], modseqs: [], flags: [] };
 
 export class MailboxIndexes {

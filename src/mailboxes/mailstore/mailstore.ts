@@ -17,8 +17,9 @@ export {
   plainColumns,
 } from './append-messages.ts';
 export { EmbeddedMailstore } from './embedded.ts';
-export { type ImapColumn, type ImapRow, ImapStore, type ImapTexts } from './imap-store.ts';
-export type { MailboxIndex } from './mailbox-indexes.ts';
+export { type ImapColumn, type ImapRow, ImapStore } from './imap-store.ts';
+export type { ImapTexts } from './kept-texts.ts';
+export { type MailboxIndex, positionOf } from './mailbox-indexes.ts';
 export {
   mailboxColumns,
   mailboxNotFound,
@@ -26,6 +27,8 @@ export {
   renewUidvalidity,
   requireSame,
 } from './mailboxes.ts';
+export { isFact, type MessageFact } from './message-facts.ts';
+export type { MadeNumbers } from './message-numbers.ts';
 export { marked, pruneTombstones } from './purge-mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export type { SearchMatch, SearchRequest, SearchResult } from './search-request.ts';

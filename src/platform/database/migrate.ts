@@ -23,6 +23,7 @@ import { beforeTwentyFirst, twentyFirst } from './migrations/0021.ts';
 import { beforeTwentySecond, twentySecond } from './migrations/0022.ts';
 import { twentyThird } from './migrations/0023.ts';
 import { twentyFourth } from './migrations/0024.ts';
+import { beforeTwentyFifth, twentyFifth } from './migrations/0025.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -95,6 +96,7 @@ const STEPS: Readonly<Record<string, Step>> = {
   '0022': { make: twentySecond, before: beforeTwentySecond },
   '0023': { make: twentyThird },
   '0024': { make: twentyFourth },
+  '0025': { make: twentyFifth, before: beforeTwentyFifth },
 };
 /** Indexes that a later migration dropped: no start makes them again. */
 const DROPPED = new Set(['deliveries_by_receiver']);

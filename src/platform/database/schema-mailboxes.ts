@@ -53,6 +53,17 @@ export interface ImapHeaderTable {
   fields: string;
 }
 
+/** `mailstore/`: numbers of messages that never change, of many in one row; made when they are asked for the first time. */
+export interface ImapNumberTable {
+  mailbox_id: number;
+  /** What they say (`message-numbers.ts`). */
+  kind: number;
+  /** UIDs of this many spans are lower than all of these. */
+  span: number;
+  /** Doubles, little endian. */
+  numbers: Uint8Array;
+}
+
 /** `mailstore/`: a message in a mailbox. */
 export interface MessageTable {
   mailbox_id: number;

@@ -20,6 +20,7 @@ import type {
   BodyTable,
   CounterTable,
   ImapHeaderTable,
+  ImapNumberTable,
   ImapTextTable,
   MailboxTable,
   MailserverEventTable,
@@ -164,6 +165,7 @@ export interface Schema {
   subscriptions: SubscriptionTable;
   imap_texts: ImapTextTable;
   imap_headers: ImapHeaderTable;
+  imap_numbers: ImapNumberTable;
   bodies: BodyTable;
   counters: CounterTable;
   mailserver_events: MailserverEventTable;

@@ -20,7 +20,7 @@ import {
 import { isKeptName } from './header-fields.ts';
 import type { EnvelopeField } from './parse-search.ts';
 import { columnOf } from './source.ts';
-import { readSearchTexts, type SearchTexts } from './texts.ts';
+import { plainField, readSearchTexts, type SearchTexts } from './texts.ts';
 
 /** Its other columns are read where a key needs them. */
 export type Row = ImapRow<'modseq' | 'body_id'> & Partial<ImapRow<ImapColumn>>;
@@ -71,6 +71,8 @@ export class Candidate {
   hasEnvelopeText(field: EnvelopeField, text: string): boolean {
     // What is nowhere in the texts as they are stored is in none of them: most are not parsed.
     if (!this.#known?.includes(JSON.stringify(text).slice(1, -1))) return false;
+    const plain = plainField(this.#known, field);
+    if (plain !== undefined) return plain.includes(text);
     this.#searched ??= readSearchTexts(this.#known);
     return this.#searched[field].includes(text);
   }

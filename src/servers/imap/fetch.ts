@@ -1,6 +1,7 @@
 /** FETCH and UID FETCH (RFC 9051 section 6.4.5): rows are read in pieces, so that no mailbox is in memory. */
 import { INLINE_MAX } from '../../mailboxes/bodies/bodies.ts';
-import { hasFlag, takeTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
+import { hasFlag, isFact, positionOf, takeTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
+import { chunks } from '../../platform/database/database.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand } from './cursor.ts';
 import { headersOf, isKept } from './header-fields.ts';
@@ -12,7 +13,6 @@ import { type Answer, Bye, type Command, GONE, No, type Session } from './sessio
 import { readSince, vanished } from './since.ts';
 import { columnOf, Source } from './source.ts';
 import { textsOf } from './texts.ts';
-import { positionOf } from './view.ts';
 import type { Output, Part } from './write.ts';
 import { columnsOf, isUnknown, type Message, TEXT_MAX, writeMessage } from './write-message.ts';
 
@@ -71,10 +71,11 @@ export async function* fetchAll(
     !view.isReadOnly && request.items.some((item) => 'marksSeen' in item && item.marksSeen);
   const needs = needsOf(request.items);
   const columns = columnsOf(request);
-  const withTexts = needs.texts || needs.headers;
-  const isByIndex = needs.onlyFlags && uids.length > WITHOUT;
-  const rowsAtOnce = needs.source ? WITH_SOURCE : withTexts ? WITH_TEXTS : WITHOUT;
-  const size = isByIndex ? ONLY_FLAGS : rowsAtOnce;
+  const isMany = uids.length > WITHOUT;
+  const isByIndex = isMany && needs.onlyFlags;
+  const isByFacts = isMany && !isByIndex && !needs.structure && columns.every(isFact);
+  const atOnce = needs.source ? WITH_SOURCE : needs.texts || needs.headers ? WITH_TEXTS : WITHOUT;
+  const size = isByIndex ? ONLY_FLAGS : isByFacts ? WITHOUT : atOnce;
   const count: Unsent = { undecoded: 0, missing: 0 };
   const pace = new Pace(session, Number.POSITIVE_INFINITY);
   for (let at = 0; at < uids.length; at += size) {
@@ -84,18 +85,28 @@ export async function* fetchAll(
     session.channel.signal.throwIfAborted();
     const read: Message[] = isByIndex
       ? await readFlags(session, piece)
-      : needs.structure
-        ? await imap.rows(view.mailbox, piece, [...columns, 'structure'])
-        : await imap.rows(view.mailbox, piece, columns);
+      : isByFacts
+        ? await imap.facts.read(session.user, view.mailbox, piece)
+        : needs.structure
+          ? await imap.rows(view.mailbox, piece, [...columns, 'structure'])
+          : await imap.rows(view.mailbox, piece, columns);
     count.missing += piece.length - read.length;
     const since = request.changedSince ?? 0;
     const wanted = since === 0 ? read : read.filter((row) => columnOf(row, 'modseq') > since);
-    const seen = marksSeen ? await markSeen(session, wanted) : undefined;
-    const previews = needs.previews ? await imap.rows(view.mailbox, piece, ['preview']) : [];
-    const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview ?? undefined]));
-    for (const rows of needs.source ? amountsOf(wanted) : [wanted]) {
-      const bodies = await readBodies(session, needs, rows);
-      yield* writeRows(session, rows, request, { ...bodies, seen, previewOf }, count, pace);
+    // Of facts, more are read at once than of what belongs to them.
+    const hasMore = needs.source || needs.headers || marksSeen;
+    const groups = isByFacts && hasMore ? [...chunks(wanted, atOnce)] : [wanted];
+    for (const [index, some] of groups.entries()) {
+      if (index > 0) await takeTurnOf(session.user);
+      if (index > 0) session.channel.signal.throwIfAborted();
+      const seen = marksSeen ? await markSeen(session, some) : undefined;
+      const named = some.map(({ uid }) => uid);
+      const previews = needs.previews ? await imap.rows(view.mailbox, named, ['preview']) : [];
+      const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview ?? undefined]));
+      for (const rows of needs.source ? amountsOf(some) : [some]) {
+        const bodies = await readBodies(session, needs, rows);
+        yield* writeRows(session, rows, request, { ...bodies, seen, previewOf }, count, pace);
+      }
     }
   }
   // After all others, which the client can use.

@@ -1,73 +1,39 @@
 /** Finds the messages that a search means: by columns first, and by sources only where nothing else has ruled them out. */
-import type { ByteRange, ImapColumn } from '../../mailboxes/mailstore/mailstore.ts';
+import { type ByteRange, isFact } from '../../mailboxes/mailstore/mailstore.ts';
+import { chunks } from '../../platform/database/database.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { Candidate, OCTETS_MAX, type Row } from './candidate.ts';
-import { headersOf, isKeptName } from './header-fields.ts';
+import { headersOf } from './header-fields.ts';
 import { Pace, tooMuch } from './long-work.ts';
 import type { SearchKey } from './parse-search.ts';
+import {
+  columnsOf,
+  costOf,
+  hasKey,
+  isMadeOf,
+  names,
+  neededText,
+  onlyFlags,
+  usesKept,
+} from './search-keys.ts';
 import type { Session } from './session.ts';
 import { columnOf } from './source.ts';
 import { textsOf } from './texts.ts';
 
-/** A message that was found; its MODSEQ is 0 where none was asked for. */
-export type Match = Pick<Row, 'uid' | 'modseq'>;
+/** What a search has found. */
+export interface Found {
+  /** In the order of the answer. */
+  readonly uids: readonly number[];
+  /** By UID; undefined where none are asked for. */
+  readonly modseqs?: ReadonlyMap<number, number> | undefined;
+}
 
-const matchOf = ({ uid, modseq }: Match): Match => ({ uid, modseq });
-
+/** Messages of which nothing but facts is read at once. */
+const FACTS_AT_A_TIME = 4_096;
 /** Rows that are read at once: without texts, with kept fields of headers, and with structures of up to half a megabyte. */
 const ROWS_AT_A_TIME = 500;
 const WITH_HEADERS = 200;
 const WITH_TEXTS = 50;
-
-/** Whether a key of a kind is in it. */
-export function names(key: SearchKey, kind: SearchKey['kind']): boolean {
-  return hasKey(key, (one) => one.kind === kind);
-}
-
-function hasKey(key: SearchKey, is: (key: SearchKey) => boolean): boolean {
-  if (key.kind === 'not') return hasKey(key.key, is);
-  return key.kind === 'and' || key.kind === 'or'
-    ? key.keys.some((one) => hasKey(one, is))
-    : is(key);
-}
-
-/** Whether a key looks at fields of the header that are kept. */
-function usesKept(key: SearchKey): boolean {
-  return key.kind === 'sent' || (key.kind === 'header' && isKeptName(key.name));
-}
-
-/** Whether the parts of all messages that come into question are looked at. */
-function readsSources(key: SearchKey): boolean {
-  return key.kind === 'text' || (key.kind === 'header' && !isKeptName(key.name));
-}
-
-/** Whether the key asks for nothing but flags, MODSEQs and sets. */
-function onlyFlags(key: SearchKey): boolean {
-  return isMadeOf(key, ['all', 'recent', 'set', 'flag', 'modseq']);
-}
-
-/** What keys need of the row of a message; every other column costs as much as one that is needed. */
-const NEEDED: Partial<Record<SearchKey['kind'], readonly ImapColumn[]>> = {
-  flag: ['flags'],
-  size: ['size'],
-  arrived: ['internal_date'],
-  saved: ['saved_at'],
-  threadid: ['thread_id'],
-  sent: ['internal_date'],
-  envelope: ['kept_search'],
-};
-
-function columnsOf(key: SearchKey): ImapColumn[] {
-  const needed = Object.entries(NEEDED).flatMap(([kind, columns]) =>
-    names(key, kind as SearchKey['kind']) ? columns : [],
-  );
-  const structure = hasKey(key, readsSources) ? (['structure'] as const) : [];
-  return [...new Set<ImapColumn>(['modseq', 'body_id', ...needed, ...structure])];
-}
-
-function isMadeOf(key: SearchKey, kinds: readonly SearchKey['kind'][]): boolean {
-  return !hasKey(key, (one) => !kinds.includes(one.kind));
-}
 
 /** Messages after which the time is checked, where their flags are known to match or not. */
 const KNOWN_AT_ONCE = 1_024;
@@ -77,6 +43,8 @@ export class Search {
   readonly #key: SearchKey;
   readonly #sets = new Map<SearchKey, UidSet>();
   readonly #pace: Pace;
+  readonly #found: number[] = [];
+  readonly #modseqs: Map<number, number> | undefined;
   #octets = 0;
 
   /** @param saved what `$` means in the key */
@@ -84,6 +52,7 @@ export class Search {
     this.#session = session;
     this.#pace = new Pace(session);
     this.#key = key;
+    this.#modseqs = names(key, 'modseq') ? new Map() : undefined;
     this.#resolve(key, new Map([['$', UidSet.of(saved)]]));
   }
 
@@ -102,38 +71,78 @@ export class Search {
   }
 
   /** Messages in the view that match, ascending. Of their rows, which may have texts, nothing else is held. */
-  async run(): Promise<Match[]> {
-    const { selected: view, services } = this.#session;
-    if (onlyFlags(this.#key)) return this.#inIndex();
+  async run(): Promise<Found> {
+    if (onlyFlags(this.#key)) await this.#inIndex();
+    else await this.#inRows();
+    return { uids: this.#found, modseqs: this.#modseqs };
+  }
+
+  #add({ uid, modseq }: Row): void {
+    this.#found.push(uid);
+    this.#modseqs?.set(uid, modseq);
+  }
+
+  async #inRows(): Promise<void> {
+    const { selected: view, services, user } = this.#session;
+    const { imap } = services.mailstore;
     const columns = columnsOf(this.#key);
-    const withTexts = columns.includes('structure');
     const withHeaders = hasKey(this.#key, usesKept);
-    const found: Match[] = [];
-    const size = withTexts ? WITH_TEXTS : withHeaders ? WITH_HEADERS : ROWS_AT_A_TIME;
+    const atATime = withHeaders ? WITH_HEADERS : ROWS_AT_A_TIME;
+    const isByFacts =
+      view.size > atATime && columns.every((one) => isFact(one) || one === 'kept_search');
+    const ofRows = columns.includes('structure') ? WITH_TEXTS : atATime;
+    const size = isByFacts ? FACTS_AT_A_TIME : ofRows;
     for (let at = 0; at < view.size; at += size) {
       const uids = view.uids.slice(at, at + size);
-      this.#session.progress = { done: at, of: view.size };
       await this.#pace.yieldTurn();
-      const { imap } = services.mailstore;
-      const rows: Row[] = await imap.rows(view.mailbox, uids, columns);
-      const lacking = rows.filter(({ kept_search }) => kept_search === null);
-      const texts = await textsOf(this.#session, ['search'], lacking);
-      // What is read of a message is held only while it is looked at: a text may have a megabyte.
-      const candidateOf = (row: Row, kept?: string) =>
-        new Candidate(this, row, row.kept_search ?? texts.get(row.body_id)?.search, kept);
-      const judged: (readonly [Row, boolean | undefined])[] = [];
-      for (const row of rows) {
-        if (this.#pace.mustYield) await this.#pace.yieldTurn();
-        judged.push([row, this.#matchesRow(this.#key, candidateOf(row))]);
-      }
-      const open = judged.flatMap(([row, isKnown]) => (isKnown === undefined ? [row] : []));
-      const headers = withHeaders ? await headersOf(this.#session, open) : undefined;
-      for (const [row, isKnown] of judged) {
-        const isMatch = () => this.#matches(this.#key, candidateOf(row, headers?.get(row.body_id)));
-        if (isKnown ?? (await isMatch())) found.push(matchOf(row));
+      const rows: Row[] = isByFacts
+        ? await imap.facts.read(user, view.mailbox, uids)
+        : await imap.rows(view.mailbox, uids, columns);
+      const withTexts = columns.includes('kept_search');
+      const pieces = withTexts || withHeaders ? [...chunks(rows, atATime)] : [rows];
+      for (const [index, some] of pieces.entries()) {
+        this.#session.progress = { done: at + index * atATime, of: view.size };
+        if (index > 0) await this.#pace.yieldTurn();
+        await this.#judge(some, withTexts, withHeaders);
       }
     }
-    return found;
+  }
+
+  /** Looks at some messages. @param withTexts whether what is kept for searches is needed, which may not be in their rows */
+  async #judge(rows: readonly Row[], withTexts: boolean, withHeaders: boolean): Promise<void> {
+    const texts = withTexts ? await this.#textsOf(rows) : undefined;
+    // What is read of a message is held only while it is looked at: a text may have a megabyte.
+    const candidateOf = (row: Row, kept?: string) =>
+      new Candidate(this, row, row.kept_search ?? texts?.get(row.body_id), kept);
+    const judged: (readonly [Row, boolean | undefined])[] = [];
+    for (const row of rows) {
+      if (this.#pace.mustYield) await this.#pace.yieldTurn();
+      judged.push([row, this.#matchesRow(this.#key, candidateOf(row))]);
+    }
+    const open = judged.flatMap(([row, isKnown]) => (isKnown === undefined ? [row] : []));
+    const headers = withHeaders ? await headersOf(this.#session, open) : undefined;
+    for (const [row, isKnown] of judged) {
+      const isMatch = () => this.#matches(this.#key, candidateOf(row, headers?.get(row.body_id)));
+      if (isKnown ?? (await isMatch())) this.#add(row);
+    }
+  }
+
+  /** What is kept of bodies for searches, where it did not come with the rows. */
+  async #textsOf(rows: readonly Row[]): Promise<ReadonlyMap<number, string>> {
+    const { imap } = this.#session.services.mailstore;
+    const unread = rows.filter(({ kept_search }) => kept_search === undefined);
+    const ids = unread.map(({ body_id }) => body_id);
+    const texts =
+      ids.length > 0
+        ? await imap.searchTexts(ids, neededText(this.#key))
+        : new Map<number, string>();
+    const lacking = rows.filter(
+      ({ kept_search, body_id }) =>
+        kept_search === null || (kept_search === undefined && !texts.has(body_id)),
+    );
+    const made = await textsOf(this.#session, ['search'], lacking);
+    for (const [id, { search }] of made) texts.set(id, search);
+    return texts;
   }
 
   async structure(row: Row): Promise<string | undefined> {
@@ -144,10 +153,9 @@ export class Search {
   }
 
   /** By flags alone: no row is read. */
-  async #inIndex(): Promise<Match[]> {
+  async #inIndex(): Promise<void> {
     const { selected: view, services, user } = this.#session;
     const { uids, modseqs, flags } = await services.mailstore.imap.index(user, view.mailbox);
-    const found: Match[] = [];
     // Most messages have one of a few combinations of flags: where these decide, each combination is judged once.
     const known = isMadeOf(this.#key, ['all', 'flag']) ? new Map<string, boolean>() : undefined;
     for (let at = 0; at < uids.length; at++) {
@@ -165,9 +173,8 @@ export class Search {
         known?.set(row.flags, matches);
       }
       const isSeen = matches && (view.uids[at] === row.uid || view.numberOf(row.uid) > 0);
-      if (isSeen) found.push(matchOf(row));
+      if (isSeen) this.#add(row);
     }
-    return found;
   }
 
   /** Whether a message matches; undefined where its source has to be read to say. */
@@ -274,11 +281,4 @@ export class Search {
 
 function isWithin(value: number | null, from: number, to: number): boolean {
   return value !== null && value >= from && value <= to;
-}
-
-function costOf(key: SearchKey): number {
-  if (key.kind === 'text') return 3;
-  if (key.kind === 'header' || key.kind === 'sent') return 2;
-  if (key.kind === 'not') return costOf(key.key);
-  return key.kind === 'and' || key.kind === 'or' ? Math.max(...key.keys.map(costOf)) : 1;
 }

@@ -42,9 +42,11 @@ async function start() {
       keywords: async () => [],
       keepRecent: async () => {},
       objectIds: { mailbox: () => 'M1' },
-      rows: async (_: unknown, some: readonly number[]) => {
-        await work(some);
-        return some.map((uid) => ({ uid, body_id: uid, size: uid }));
+      facts: {
+        async read(_: unknown, __: unknown, some: readonly number[]) {
+          await work(some);
+          return some.map((uid) => ({ uid, body_id: uid, size: uid }));
+        },
       },
     },
     sync: async () => ({ token: '1', changes: { added: [], updated: [], removed: [] } }),

@@ -2,10 +2,11 @@
 import { partiesOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { Turns } from '../../platform/net/net.ts';
 import { BadCommand } from './cursor.ts';
-import { type Match, names, Search } from './find-messages.ts';
+import { type Found, Search } from './find-messages.ts';
 import { showProgress } from './long-work.ts';
 import { type Return, readSearch, type SearchCommand, type SearchKey } from './parse-search.ts';
 import { cutPartial, type PartialRange } from './partial.ts';
+import { names } from './search-keys.ts';
 import type { Answer, Command, Session } from './session.ts';
 import { numberSet } from './write.ts';
 
@@ -22,11 +23,7 @@ export function searching(isByUid: boolean): Command {
 }
 
 /** @param saved what `$` means in the key */
-export type Find = (
-  session: Session,
-  key: SearchKey,
-  saved: readonly number[],
-) => Promise<readonly Match[]>;
+export type Find = (session: Session, key: SearchKey, saved: readonly number[]) => Promise<Found>;
 
 interface Searching {
   readonly name: 'SEARCH' | 'SORT';
@@ -49,7 +46,7 @@ export async function* answerSearch(
     session.progress = undefined;
     // While the client reads, nothing but the answer is held.
     const answering = find(session, key, view.saved).then((found) => {
-      if (saves) view.saved = saved(found, returns, command.partial);
+      if (saves) view.saved = saved(found.uids, returns, command.partial);
       return writeFound(session, command, { name, isByUid, found });
     });
     yield yield* showProgress(session, answering, () => session.progress);
@@ -63,19 +60,21 @@ export async function* answerSearch(
 
 function writeFound(
   session: Session,
-  { returns, partial, key }: SearchCommand,
-  { name, isByUid, found }: Pick<Searching, 'name' | 'isByUid'> & { found: readonly Match[] },
+  { returns, partial }: SearchCommand,
+  { name, isByUid, found }: Pick<Searching, 'name' | 'isByUid'> & { found: Found },
 ): string {
   if (returns?.has('SAVE') && returns.size === 1) return '';
-  const numbers = found.map(({ uid }) => (isByUid ? uid : session.selected.numberOf(uid)));
-  const told = names(key, 'modseq') ? meant(found, returns, partial) : [];
-  const modseq = told.reduce((most, row) => Math.max(most, row.modseq), 0);
+  const { uids, modseqs } = found;
+  const numbers = isByUid ? uids : uids.map((uid) => session.selected.numberOf(uid));
+  const told = modseqs ? meant(uids, returns, partial) : [];
+  const modseq = told.reduce((most, uid) => Math.max(most, modseqs?.get(uid) ?? 0), 0);
   if (returns) {
     const page = partial && { text: partial.text, numbers: cutPartial(numbers, partial) };
     return writeExtended(session, { numbers, returns, page, isByUid, modseq });
   }
   const more = modseq > 0 ? ` (MODSEQ ${modseq})` : '';
-  return `${[`* ${name}`, ...numbers].join(' ')}${more}\r\n`;
+  const list = numbers.length > 0 ? ` ${numbers.join(' ')}` : '';
+  return `* ${name}${list}${more}\r\n`;
 }
 
 const find: Find = (session, key, before) => {
@@ -104,12 +103,12 @@ export function inTurn<T>(
 
 /** The messages that `$` means from now on (RFC 5182 section 2.4). */
 function saved(
-  found: readonly Match[],
+  found: readonly number[],
   returns: ReadonlySet<Return> | undefined,
   partial: PartialRange | undefined,
 ): number[] {
   const some = returns?.has('COUNT') ? found : meant(found, returns, partial);
-  return some.map(({ uid }) => uid).sort((a, b) => a - b);
+  return some.toSorted((a, b) => a - b);
 }
 
 /**
@@ -117,10 +116,10 @@ function saved(
  * (RFC 7162 section 3.1.10), and those of the page (RFC 9394 section 3.2).
  */
 function meant(
-  found: readonly Match[],
+  found: readonly number[],
   returns: ReadonlySet<Return> | undefined,
   partial: PartialRange | undefined,
-): readonly Match[] {
+): readonly number[] {
   const [withFirst, withLast] = [returns?.has('MIN'), returns?.has('MAX')];
   const hasAll = returns?.has('ALL') || (!partial && returns?.has('COUNT'));
   if (hasAll || !(partial || withFirst || withLast)) return found;
@@ -129,7 +128,7 @@ function meant(
   return [...new Set([...page, ...ends])];
 }
 
-interface Found {
+interface Extended {
   readonly numbers: readonly number[];
   readonly returns: ReadonlySet<Return>;
   readonly page: { readonly text: string; readonly numbers: readonly number[] } | undefined;
@@ -140,7 +139,7 @@ interface Found {
 /** ESEARCH (RFC 4731): it names the command that it answers. */
 function writeExtended(
   session: Session,
-  { numbers, returns, page, isByUid, modseq }: Found,
+  { numbers, returns, page, isByUid, modseq }: Extended,
 ): string {
   const items = [
     ...(isByUid ? ['UID'] : []),

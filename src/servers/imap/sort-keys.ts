@@ -1,5 +1,5 @@
 /** What messages are put in order by (RFC 5256 section 3, RFC 5957), read once and kept in as little memory as it takes. */
-import type { ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
+import type { ImapRow, MessageFact } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Envelope } from '../../protocols/message/message.ts';
 import { Pace } from './long-work.ts';
 import { No, type Session } from './session.ts';
@@ -13,106 +13,146 @@ export type SortKey = (typeof SORT_KEYS)[number];
 
 /** Messages that are put in order at once: their keys are in memory. */
 const MESSAGES_MAX = 500_000;
-const ROWS_AT_A_TIME = 500;
-/** With the texts of each, of which some may have to be made. */
-const WITH_TEXTS = 200;
+/** Messages whose numbers are read at once, and those whose texts are, of which some may have to be made. */
+const NUMBERS_AT_A_TIME = 4_096;
+const TEXTS_AT_A_TIME = 200;
 /** Characters of a text that count. */
 const KEY_MAX = 128;
 
 /** The values of one key, message by message. */
 export type Values = Float64Array | string[];
 
-type OrderedRow = ImapRow<'size' | 'internal_date'>;
-
-/** A message to put in order; without what was not asked for. */
-export interface Ordered {
-  readonly row: OrderedRow;
+/** Texts of a message; without those that were not asked for. */
+interface OrderedTexts {
+  readonly uid: number;
   readonly envelope: Partial<Envelope>;
   readonly texts: SearchTexts | undefined;
 }
 
 /**
- * Messages, some at a time; those that are gone are left out.
+ * Texts of messages, some at a time; those that are gone are left out.
  *
- * @throws No where they are too many, or take too long; the texts that were made by then are kept for the next time
+ * @param withAddresses whether more than their subjects is asked for
+ * @throws No where it takes too long; the texts that were made by then are kept for the next time
  */
-export async function* readInPieces(
+export async function* readTexts(
   session: Session,
   uids: readonly number[],
-  { withEnvelopes, needsTexts }: { withEnvelopes: boolean; needsTexts: boolean },
-): AsyncGenerator<Ordered[]> {
-  if (uids.length > MESSAGES_MAX) {
-    throw new No('LIMIT', `At most ${MESSAGES_MAX} messages are put in order`);
-  }
+  withAddresses: boolean,
+  pace: Pace,
+): AsyncGenerator<OrderedTexts[]> {
   const { imap } = session.services.mailstore;
   const { mailbox } = session.selected;
-  const atATime = needsTexts ? WITH_TEXTS : ROWS_AT_A_TIME;
   const columns = [
-    ...(['size', 'internal_date', 'body_id'] as const),
-    ...(withEnvelopes ? (['envelope'] as const) : []),
-    ...(needsTexts ? (['kept_search'] as const) : []),
+    ...(['body_id', 'envelope'] as const),
+    ...(withAddresses ? (['kept_search'] as const) : []),
   ];
-  const pace = new Pace(session);
-  for (let at = 0; at < uids.length; at += atATime) {
+  for (let at = 0; at < uids.length; at += TEXTS_AT_A_TIME) {
     await pace.yieldTurn();
-    const rows: Read[] = await imap.rows(mailbox, uids.slice(at, at + atATime), columns);
+    const some = uids.slice(at, at + TEXTS_AT_A_TIME);
+    const rows: TextRow[] = await imap.rows(mailbox, some, columns);
     const lacking = rows.filter(({ kept_search }) => kept_search === null);
     const made = await textsOf(session, ['search'], lacking);
-    yield rows.flatMap((row) => {
-      const search = row.kept_search ?? made.get(row.body_id)?.search;
-      if (needsTexts && search === undefined) return [];
-      const envelope = JSON.parse(row.envelope ?? '{}') as Partial<Envelope>;
-      return { row, envelope, texts: search === undefined ? undefined : readSearchTexts(search) };
+    yield rows.flatMap(({ uid, body_id, envelope, kept_search }) => {
+      const search = kept_search ?? made.get(body_id)?.search;
+      if (withAddresses && search === undefined) return [];
+      const texts = search === undefined ? undefined : readSearchTexts(search);
+      return { uid, envelope: JSON.parse(envelope) as Partial<Envelope>, texts };
     });
   }
 }
 
-type Read = OrderedRow & ImapRow<'body_id'> & Partial<ImapRow<'envelope' | 'kept_search'>>;
+type TextRow = ImapRow<'body_id' | 'envelope'> & Partial<ImapRow<'kept_search'>>;
 
-const readValue: Readonly<Record<SortKey, (message: Ordered) => string | number>> = {
-  ARRIVAL: ({ row }) => row.internal_date,
-  DATE: ({ row, envelope }) => sentAt(envelope, row),
-  SIZE: ({ row }) => row.size,
-  SUBJECT: ({ envelope }) => textKey(readBaseSubject(envelope.subject ?? '').text),
-  FROM: ({ texts }) => textKey(texts?.first.from.mailbox ?? ''),
-  TO: ({ texts }) => textKey(texts?.first.to.mailbox ?? ''),
-  CC: ({ texts }) => textKey(texts?.first.cc.mailbox ?? ''),
-  DISPLAYFROM: ({ texts }) => textKey(texts?.first.from.shown ?? ''),
-  DISPLAYTO: ({ texts }) => textKey(texts?.first.to.shown ?? ''),
+const readNumber = {
+  ARRIVAL: ({ internal_date }) => internal_date,
+  DATE: ({ sent_at }) => sent_at,
+  SIZE: ({ size }) => size,
+} satisfies Partial<Record<SortKey, (message: MessageFact) => number>>;
+
+type NumberKey = keyof typeof readNumber;
+const isNumber = (key: SortKey): key is NumberKey => key in readNumber;
+
+const readText: Readonly<Record<Exclude<SortKey, NumberKey>, (message: OrderedTexts) => string>> = {
+  SUBJECT: ({ envelope }) => readBaseSubject(envelope.subject ?? '').text,
+  FROM: ({ texts }) => texts?.first.from.mailbox ?? '',
+  TO: ({ texts }) => texts?.first.to.mailbox ?? '',
+  CC: ({ texts }) => texts?.first.cc.mailbox ?? '',
+  DISPLAYFROM: ({ texts }) => texts?.first.from.shown ?? '',
+  DISPLAYTO: ({ texts }) => texts?.first.to.shown ?? '',
 };
 
-/** @returns the messages that are there, and the values of each key in the same order */
+/**
+ * The values of each key, in the order of the messages.
+ *
+ * @param uids ascending
+ * @returns with them, which of the messages are there
+ * @throws No where they are too many, or it takes too long
+ */
 export async function readSortKeys(
   session: Session,
   uids: readonly number[],
   keys: readonly SortKey[],
-): Promise<{ uids: number[]; values: Values[] }> {
-  const isNumber = (key: SortKey) => ['ARRIVAL', 'DATE', 'SIZE'].includes(key);
-  const needsTexts = keys.some((key) => !isNumber(key) && key !== 'SUBJECT');
-  const values: Values[] = keys.map((key) => (isNumber(key) ? new Float64Array(uids.length) : []));
-  const there: number[] = [];
-  const pieces = readInPieces(session, uids, {
-    withEnvelopes: keys.includes('DATE') || keys.includes('SUBJECT'),
-    needsTexts,
-  });
-  for await (const messages of pieces) {
-    for (const message of messages) {
-      for (const [index, key] of keys.entries()) {
-        const column = values[index];
-        if (column) column[there.length] = readValue[key](message);
-      }
-      there.push(message.row.uid);
-    }
+): Promise<{ isThere: Uint8Array; values: Values[] }> {
+  refuseTooMany(uids);
+  const pace = new Pace(session);
+  const isThere = new Uint8Array(uids.length).fill(1);
+  const columns = new Map<SortKey, Values>();
+  const [numbers, texts] = [keys.filter(isNumber), keys.filter((key) => !isNumber(key))];
+  if (numbers.length > 0) {
+    const numbersOf = numbers.map(
+      (key) => [new Float64Array(uids.length), readNumber[key]] as const,
+    );
+    for (const [at, key] of numbers.entries()) columns.set(key, numbersOf[at]?.[0] ?? []);
+    await place(uids, isThere, readFacts(session, uids, pace), (at, message) => {
+      for (const [column, read] of numbersOf) column[at] = read(message);
+    });
   }
-  return { uids: there, values };
+  if (texts.length > 0) {
+    const textsOfKeys = texts.map((key) => [uids.map(() => ''), readText[key]] as const);
+    for (const [at, key] of texts.entries()) columns.set(key, textsOfKeys[at]?.[0] ?? []);
+    const withAddresses = texts.some((key) => key !== 'SUBJECT');
+    await place(uids, isThere, readTexts(session, uids, withAddresses, pace), (at, message) => {
+      for (const [column, read] of textsOfKeys) column[at] = textKey(read(message));
+    });
+  }
+  return { isThere, values: keys.map((key) => columns.get(key) ?? []) };
 }
 
-/** RFC 5256 section 2.2: the time of arrival where the Date field cannot be read. */
-export function sentAt(
-  { date }: Partial<Envelope>,
-  { internal_date }: Pick<OrderedRow, 'internal_date'>,
-): number {
-  return date === undefined ? internal_date : Date.parse(date);
+async function* readFacts(
+  session: Session,
+  uids: readonly number[],
+  pace: Pace,
+): AsyncGenerator<MessageFact[]> {
+  const { services, user, selected } = session;
+  for (let at = 0; at < uids.length; at += NUMBERS_AT_A_TIME) {
+    await pace.yieldTurn();
+    const some = uids.slice(at, at + NUMBERS_AT_A_TIME);
+    yield await services.mailstore.imap.facts.read(user, selected.mailbox, some);
+  }
+}
+
+/** Takes what was read of messages, each at its place; those of which nothing was read are not there. */
+async function place<Message extends { readonly uid: number }>(
+  uids: readonly number[],
+  isThere: Uint8Array,
+  pieces: AsyncIterable<readonly Message[]>,
+  take: (at: number, message: Message) => void,
+): Promise<void> {
+  let at = 0;
+  for await (const messages of pieces) {
+    for (const message of messages) {
+      for (; uids[at] !== message.uid; at++) isThere[at] = 0;
+      take(at++, message);
+    }
+  }
+  isThere.fill(0, at);
+}
+
+/** @throws No where they would take too much memory */
+export function refuseTooMany(uids: readonly number[]): void {
+  if (uids.length <= MESSAGES_MAX) return;
+  throw new No('LIMIT', `At most ${MESSAGES_MAX} messages are put in order`);
 }
 
 /**

@@ -1,6 +1,6 @@
 /** SORT and UID SORT (RFC 5256), with the answers of SEARCH (RFC 5267 section 3). */
 import { BadCommand, type Cursor } from './cursor.ts';
-import { type Match, Search } from './find-messages.ts';
+import { type Found, Search } from './find-messages.ts';
 import { sortInTurns } from './long-work.ts';
 import { readCharset, readKeys, readReturn, type SearchKey } from './parse-search.ts';
 import { answerSearch, type Find, inTurn } from './search.ts';
@@ -46,8 +46,8 @@ export async function findMatches(
   session: Session,
   key: SearchKey,
   saved: readonly number[],
-): Promise<readonly Match[]> {
-  if (isEverything(key)) return session.selected.uids.map((uid) => ({ uid, modseq: 0 }));
+): Promise<Found> {
+  if (isEverything(key)) return session.selected;
   return new Search(session, key, saved).run();
 }
 
@@ -58,27 +58,23 @@ function isEverything(key: SearchKey): boolean {
 async function order(
   session: Session,
   criteria: readonly Criterion[],
-  matches: readonly Match[],
-): Promise<readonly Match[]> {
-  const found = matches.map(({ uid }) => uid);
+  { uids, modseqs }: Found,
+): Promise<Found> {
   const keys = criteria.map(({ key }) => key);
-  const { uids, values } = await readSortKeys(session, found, keys);
+  const { isThere, values } = await readSortKeys(session, uids, keys);
   const columns = criteria.map(({ isReverse }, at) => ({
     column: values[at] ?? [],
     sign: isReverse ? -1 : 1,
   }));
-  const compare = (a: number, b: number) => {
+  const sorted = await sortInTurns(uids.length, (a, b) => {
     for (const { column, sign } of columns) {
       const [one = '', other = ''] = [column[a], column[b]];
       if (one !== other) return one < other ? -sign : sign;
     }
     // Those that are equal stay in the order of the mailbox (RFC 5256 section 3).
     return a - b;
-  };
-  const modseqs = new Map(matches.map(({ uid, modseq }) => [uid, modseq]));
-  const sorted = await sortInTurns(uids.length, compare);
-  return Array.from(sorted, (index) => {
-    const uid = uids[index] ?? 0;
-    return { uid, modseq: modseqs.get(uid) ?? 0 };
   });
+  const there: number[] = [];
+  for (const at of sorted) if (isThere[at]) there.push(uids[at] ?? 0);
+  return { uids: there, modseqs };
 }

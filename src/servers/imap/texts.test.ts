@@ -1,10 +1,11 @@
 /** What is kept of a body for searches, orders and threads. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import type { ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
 import { parseMessage } from '../../protocols/message/message.ts';
 import type { Session } from './session.ts';
-import { readSearchTexts, textsOf } from './texts.ts';
+import { plainField, readSearchTexts, type SearchTexts, textsOf } from './texts.ts';
 
 /** The texts of a message, and those that the store was given to keep. */
 async function textsOfMessage(header: string, stored?: ImapTexts) {
@@ -66,4 +67,34 @@ test('texts are made once, and kept', async () => {
   assert.equal(kept[0]?.search, search);
   const again = await textsOfMessage('From: other@a.test', kept[0]);
   assert.deepEqual([again.search, again.kept], [search, []]);
+});
+
+test('a field without quotes and line ends is read as it stands, whatever the others have', () => {
+  const word = fc.constantFrom(
+    'a',
+    '"',
+    '\\',
+    ',',
+    ':',
+    '\n',
+    '"to":"',
+    '","',
+    'ü',
+    '{',
+    ' ',
+    '\ud800',
+  );
+  const text = fc.array(word, { maxLength: 8 }).map((words) => words.join(''));
+  const address = fc.record({ mailbox: text, shown: text });
+  const texts = fc.record({
+    ...{ from: text, to: text, cc: text, bcc: text, subject: text, references: fc.array(text) },
+    first: fc.record({ from: address, to: address, cc: address }),
+  });
+  const fields = ['from', 'to', 'cc', 'bcc', 'subject'] as const;
+  fc.assert(
+    fc.property(texts, fc.constantFrom(...fields), (one: SearchTexts, field) => {
+      const isPlain = !/["\\\n\ud800]/.test(one[field]);
+      assert.equal(plainField(JSON.stringify(one), field), isPlain ? one[field] : undefined);
+    }),
+  );
 });

@@ -44,6 +44,20 @@ export function readSearchTexts(text: string): SearchTexts {
 }
 
 /**
+ * A field of it without parsing all of that: a quote within a text has a backslash.
+ *
+ * @returns undefined where its text has one, so that it stands there in another form
+ */
+export function plainField(text: string, field: EnvelopeField): string | undefined {
+  const label = `"${field}":"`;
+  const start = text.indexOf(label) + label.length;
+  const end = text.indexOf('","', start);
+  if (start < label.length || end < 0) return undefined;
+  const found = text.slice(start, end);
+  return found.includes('\\') ? undefined : found;
+}
+
+/**
  * Some kinds of texts of messages, by the ids of their bodies.
  *
  * @param rows of the selected mailbox; a message without a source is left out

@@ -1,18 +1,22 @@
 /** THREAD and UID THREAD by subjects and by References (RFC 5256). */
+import type { MadeNumbers } from '../../mailboxes/mailstore/mailstore.ts';
 import { readMessageId } from '../../protocols/message/message.ts';
 import { BadCommand } from './cursor.ts';
-import { names } from './find-messages.ts';
-import { showProgress } from './long-work.ts';
+import { Pace, showProgress } from './long-work.ts';
 import { readCharset, readKeys, type SearchKey } from './parse-search.ts';
 import { inTurn } from './search.ts';
+import { names } from './search-keys.ts';
 import type { Command, Session } from './session.ts';
 import { findMatches } from './sort.ts';
-import { readBaseSubject, readInPieces, sentAt, textKey } from './sort-keys.ts';
+import { readBaseSubject, readTexts, refuseTooMany, textKey } from './sort-keys.ts';
+import { threadNumbers } from './thread-numbers.ts';
 import { type Forest, Threads, writeForest } from './threads.ts';
 
 const ALGORITHMS = ['ORDEREDSUBJECT', 'REFERENCES'] as const;
 type Algorithm = (typeof ALGORITHMS)[number];
 
+/** Messages that are read at once. */
+const AT_A_TIME = 4_096;
 /** Characters that are passed on together. */
 const JOINED = 32 * 1024;
 
@@ -53,23 +57,50 @@ async function findThreads(
   algorithm: Algorithm,
   key: SearchKey,
 ): Promise<{ forest: Forest; uids: readonly number[] }> {
-  const found = await findMatches(session, key, session.selected.saved);
+  const { uids: found } = await findMatches(session, key, session.selected.saved);
+  refuseTooMany(found);
+  const { services, user, selected } = session;
+  const { facts } = services.mailstore.imap;
+  const pace = new Pace(session);
+  const make = (lacking: readonly number[]) => makeNumbers(session, lacking, pace);
   const threads = new Threads();
-  const uids: number[] = [];
-  const needsTexts = algorithm === 'REFERENCES';
-  const asked = found.map(({ uid }) => uid);
-  for await (const messages of readInPieces(session, asked, { withEnvelopes: true, needsTexts })) {
-    for (const { row, envelope, texts } of messages) {
+  const there: number[] = [];
+  for (let at = 0; at < found.length; at += AT_A_TIME) {
+    await pace.yieldTurn();
+    const uids = found.slice(at, at + AT_A_TIME);
+    await facts.ofThreads(user, selected.mailbox, {
+      ...{ uids, make },
+      take(uid, ...numbers) {
+        there.push(uid);
+        threads.add(...numbers);
+      },
+    });
+  }
+  const isBySubject = algorithm === 'ORDEREDSUBJECT';
+  const forest = isBySubject ? await threads.bySubject() : await threads.byReferences();
+  return { forest, uids: there };
+}
+
+async function makeNumbers(
+  session: Session,
+  uids: readonly number[],
+  pace: Pace,
+): Promise<MadeNumbers> {
+  const { services, user, selected } = session;
+  const made = new Map<number, readonly number[]>();
+  const dates = await services.mailstore.imap.facts.read(user, selected.mailbox, uids);
+  const sentAt = new Map(dates.map(({ uid, sent_at }) => [uid, sent_at]));
+  for await (const messages of readTexts(session, uids, true, pace)) {
+    for (const { uid, envelope, texts } of messages) {
       const { text, isReply } = readBaseSubject(envelope.subject ?? '');
-      threads.add({
-        id: texts && readMessageId(envelope.messageId ?? ''),
+      const numbers = threadNumbers({
+        id: readMessageId(envelope.messageId ?? ''),
         references: texts?.references ?? [],
-        sentAt: sentAt(envelope, row),
+        sentAt: sentAt.get(uid) ?? 0,
         subject: { text: textKey(text), isReply },
       });
-      uids.push(row.uid);
+      made.set(uid, numbers);
     }
   }
-  const forest = needsTexts ? await threads.byReferences() : await threads.bySubject();
-  return { forest, uids };
+  return made;
 }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { readBaseSubject } from './sort-keys.ts';
+import { threadNumbers } from './thread-numbers.ts';
 import { Threads, writeForest } from './threads.ts';
 
 interface Mail {
@@ -17,7 +18,9 @@ function load(mails: readonly Mail[]): Threads {
   const threads = new Threads();
   for (const [index, { id, refs = '', subject = '', at = index }] of mails.entries()) {
     const references = refs.split(' ').filter(Boolean);
-    threads.add({ id, references, sentAt: at, subject: readBaseSubject(subject) });
+    const message = { id, references, sentAt: at, subject: readBaseSubject(subject) };
+    const numbers = Float64Array.from(threadNumbers(message));
+    threads.add(numbers, 0, numbers.length);
   }
   return threads;
 }

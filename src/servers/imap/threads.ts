@@ -2,20 +2,9 @@
  * Puts messages into threads (RFC 5256 section 4). Nothing is recursive, a thread may be as deep as there are messages, and
  * what is kept of a message is a few numbers and its subject: References are written by strangers.
  */
-import { hash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import { sortInTurns } from './long-work.ts';
-import type { BaseSubject } from './sort-keys.ts';
-
-export interface ThreadedMessage {
-  /** Its own id and those of earlier messages, without angle brackets; the last one is of the message that it answers. */
-  readonly id: string | undefined;
-  readonly references: readonly string[];
-  /** Milliseconds since 1970. */
-  readonly sentAt: number;
-  /** As it is compared. */
-  readonly subject: BaseSubject;
-}
+import { REFERENCES_AT } from './thread-numbers.ts';
 
 /** Ids that are known at once; messages and references beyond them stand for themselves. */
 const IDS_MAX = 1_000_000;
@@ -35,22 +24,30 @@ export class Threads {
   /** By message. */
   readonly #nodes: number[] = [];
   readonly #dates: number[] = [];
-  readonly #subjects: BaseSubject[] = [];
+  readonly #subjects: number[] = [];
+  readonly #areReplies: boolean[] = [];
   readonly #ids = new Map<number, number>();
 
-  /** Links a message with those that it names (step 1). */
-  add({ id, references, sentAt, subject }: ThreadedMessage): void {
-    const known = id === undefined ? undefined : this.#nodeOf(id);
+  /**
+   * Links a message with those that it names (step 1).
+   *
+   * @param numbers with those of `threadNumbers`
+   * @param count how many these are
+   */
+  add(numbers: Float64Array, at: number, count: number): void {
+    const [sentAt = 0, id = 0] = [numbers[at], numbers[at + 1]];
+    const known = id === 0 ? undefined : this.#nodeOf(id);
     // Another message with the same id stands for itself.
     const isNew = known !== undefined && this.#messages[known] === NONE;
     const node = isNew ? known : this.#makeNode();
     this.#messages[node] = this.#nodes.length;
     this.#nodes.push(node);
     this.#dates.push(sentAt);
-    this.#subjects.push(subject);
+    this.#subjects.push(numbers[at + 2] ?? 0);
+    this.#areReplies.push(numbers[at + 3] === 1);
     let last = NONE;
-    for (const reference of references) {
-      const next = this.#nodeOf(reference);
+    for (let place = at + REFERENCES_AT; place < at + count; place++) {
+      const next = this.#nodeOf(numbers[place] ?? 0);
       if (next === undefined) continue;
       if (last !== NONE && this.#parents[next] === NONE) this.#link(last, next);
       last = next;
@@ -67,13 +64,11 @@ export class Threads {
     return this.#messages.push(NONE) - 1;
   }
 
-  #nodeOf(id: string): number | undefined {
-    // 48 bits: an id may have a thousand characters.
-    const key = Number.parseInt(hash('sha256', normalizeId(id)).slice(0, 12), 16);
-    const known = this.#ids.get(key);
+  #nodeOf(id: number): number | undefined {
+    const known = this.#ids.get(id);
     if (known !== undefined || this.#ids.size >= IDS_MAX) return known;
     const made = this.#makeNode();
-    this.#ids.set(key, made);
+    this.#ids.set(id, made);
     return made;
   }
 
@@ -114,13 +109,13 @@ export class Threads {
   /** Threads of one subject each (section 4, ORDEREDSUBJECT). */
   async bySubject(): Promise<Forest> {
     const order = await this.#byDate();
-    const first = new Map<string, number>();
+    const first = new Map<number, number>();
     const above = this.#parents.map(() => NONE);
     for (const message of order) {
       const node = this.#nodes[message] ?? NONE;
-      const { text = '' } = this.#subjects[message] ?? {};
-      const root = first.get(text);
-      if (root === undefined) first.set(text, node);
+      const subject = this.#subjects[message] ?? 0;
+      const root = first.get(subject);
+      if (root === undefined) first.set(subject, node);
       else above[node] = root;
     }
     return this.#grow(order, above);
@@ -181,21 +176,21 @@ export class Threads {
     const isDummy = (node: number) => this.#messages[node] === NONE;
     const isReply = (node: number) => {
       const message = this.#messages[node] ?? NONE;
-      return this.#subjects[message]?.isReply === true;
+      return this.#areReplies[message] === true;
     };
-    const table = new Map<string, number>();
+    const table = new Map<number, number>();
     for (const [root, message] of roots) {
-      const { text = '' } = this.#subjects[message] ?? {};
-      if (text === '') continue;
-      const found = table.get(text);
+      const subject = this.#subjects[message] ?? 0;
+      if (subject === 0) continue;
+      const found = table.get(subject);
       const isBetter =
         found === undefined ||
         (!isDummy(found) && (isDummy(root) || (isReply(found) && !isReply(root))));
-      if (isBetter) table.set(text, root);
+      if (isBetter) table.set(subject, root);
     }
     for (const [root, message] of roots) {
-      const { text = '' } = this.#subjects[message] ?? {};
-      const found = table.get(text);
+      const subject = this.#subjects[message] ?? 0;
+      const found = table.get(subject);
       if (found === undefined || found === root) continue;
       // Below a dummy, what a dummy has is taken over; see #grow.
       if (isDummy(found) || (isReply(root) && !isReply(found))) above[root] = found;
@@ -204,7 +199,7 @@ export class Threads {
         above.push(NONE);
         above[found] = dummy;
         above[root] = dummy;
-        table.set(text, dummy);
+        table.set(subject, dummy);
       }
     }
   }
@@ -278,10 +273,4 @@ export function* writeForest(
       if (hasLists) open.push(NONE, ...children.reverse());
     }
   }
-}
-
-/** A quoted local part means the same without its quotes (RFC 5256 section 2). */
-function normalizeId(id: string): string {
-  const [, local, domain] = /^"((?:[^"\\]|\\.)*)"(@.*)$/.exec(id) ?? [];
-  return local === undefined ? id : local.replace(/\\(.)/g, '$1') + domain;
 }

@@ -2,7 +2,7 @@
  * What one session sees of the mailbox that it has selected: its messages by sequence number, as far as it was told
  * (RFC 9051 section 2.3.1.2). Only `tell-changes.ts` moves it on.
  */
-import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
+import { type OpenMailbox, positionOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand } from './cursor.ts';
 import type { RecentOfSession } from './recent.ts';
@@ -217,16 +217,4 @@ function mergeInPlace(ranges: Float64Array): Float64Array {
     } else ranges[size++] = range;
   }
   return ranges.subarray(0, size);
-}
-
-/** The index of the first UID from this one on. @param uids ascending */
-export function positionOf(uids: readonly number[], uid: number): number {
-  let low = 0;
-  let high = uids.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((uids[middle] ?? 0) < uid) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
