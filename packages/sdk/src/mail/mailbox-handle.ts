@@ -200,7 +200,7 @@ export class StoredMailbox implements MailboxHandle {
   ): Source {
     const { copy } = this.#parts;
     if (typeof id === 'number') return { mailbox: copy.box(box)?.name ?? mailbox, box, uid: id };
-    const { seq, index = 0 } = readLocalId(id) ?? {};
+    const { seq, index } = readLocalId(id);
     const made = copy.operations.find((one) => one.seq === seq);
     const uid = made?.placed?.[index];
     if (uid) {

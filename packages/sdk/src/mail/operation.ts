@@ -3,7 +3,7 @@ import type { CancelSendAnswer } from '../api-types.ts';
 import { ApiError } from '../errors.ts';
 import type { Operation, SendOperation, TakenBack } from './client.ts';
 import type { Copy, NewOperation } from './copy.ts';
-import { inverse } from './outbox.ts';
+import { inverse, isOver, takerOf } from './outbox.ts';
 import { makeId, type Platform } from './platform.ts';
 import {
   blobsOf,
@@ -26,13 +26,6 @@ export interface OperationTools {
   /** Puts changes of the user into the queue. */
   readonly change: Copy['add'];
 }
-
-/** Whether it was not carried out. */
-const isOver = ({ state }: OperationRow): boolean => state === 'rejected' || state === 'cancelled';
-
-/** The first that takes a change back, and was not refused itself. */
-export const takerOf = (seq: number | undefined, { operations }: Copy): OperationRow | undefined =>
-  operations.find((one) => one.inverseOf === seq && !isOver(one));
 
 /** One call may have made several rows, a thousand messages each; or none, where there was nothing to do: it is over. */
 export class StoredOperation implements Operation {
@@ -65,7 +58,7 @@ export class StoredOperation implements Operation {
 
   async #wait(): Promise<void> {
     const { copy, waitUntil } = this.tools;
-    await waitUntil(() => !copy.row || this.rows().every((row) => !isWaiting(row)));
+    await waitUntil(() => !copy.row || !this.rows().some(isWaiting));
     if (!copy.row) throw new Error('signed out');
     for (const { state, error } of this.rows()) {
       if (error) throw toError(error);
@@ -92,7 +85,7 @@ export class StoredOperation implements Operation {
   }
 
   #left(): OperationRow[] {
-    return this.rows().filter((row) => !takerOf(row.seq, this.tools.copy));
+    return this.rows().filter((row) => !takerOf(row.seq, this.tools.copy.operations));
   }
 
   /**
@@ -101,7 +94,7 @@ export class StoredOperation implements Operation {
    */
   protected rows(): OperationRow[] {
     const bySeq = new Map(this.tools.copy.operations.map((row) => [row.seq, row]));
-    return this.#rows.map((row) => ({ ...row, ...(bySeq.get(row.seq) ?? { state: 'done' }) }));
+    return this.#rows.map((row) => ({ ...row, state: 'done', ...bySeq.get(row.seq) }));
   }
 }
 

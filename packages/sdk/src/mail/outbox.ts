@@ -47,7 +47,7 @@ export function nextBatches(outbox: Outbox): OperationRow[][] {
     const lane = laneOf(operation, placeOf);
     const batch = lanes.get(lane);
     const needed = follow(operation.needs ?? 0);
-    const needs = [needed, ...refsOf(operation).map((id) => readLocalId(id)?.seq ?? 0)];
+    const needs = [needed, ...refsOf(operation).map((id) => readLocalId(id).seq)];
     const isReady = !needs.some(isPending);
     // What it needs comes after it, and must not wait for it.
     if (!isReady && needed > operation.seq) continue;
@@ -76,7 +76,7 @@ function cancellingPairs({ operations, placeOf, sharedUpTo }: Outbox): ReadonlyS
     const isBetween = (one: OperationRow) => {
       // Where its messages are is not known yet: they would have no name.
       if (one.seq <= seq)
-        return isWaiting(one) && ids.some((id) => readLocalId(id)?.seq === one.seq);
+        return isWaiting(one) && ids.some((id) => readLocalId(id).seq === one.seq);
       if (one === inverse || kind === 'send' || !isLive(one)) return false;
       if (kind === 'append') return refsOf(one).includes(localId(seq, 0));
       return placesOf(one, placeOf).some((place) => places.has(place));
@@ -188,6 +188,20 @@ export function ended(
   return { ...kept, shown: kept.mail && shown, state, error };
 }
 
+/** Whether it was not carried out. */
+export const isOver = ({ state }: OperationRow): boolean =>
+  state === 'rejected' || state === 'cancelled';
+
+/** The first that takes a change back, and was not refused itself. */
+export const takerOf = (
+  seq: number | undefined,
+  operations: readonly OperationRow[],
+): OperationRow | undefined => operations.find((one) => one.inverseOf === seq && !isOver(one));
+
+/** Whether it was refused and is not settled. A draft that takes a mail back is told of as that mail. */
+export const isUnsettled = (row: OperationRow, all: readonly OperationRow[]): boolean =>
+  !!row.error && !(row.mail && row.inverseOf) && !takerOf(row.seq, all);
+
 /** How many ended operations are kept, for those who still ask what became of them. */
 const KEPT = 50;
 
@@ -199,9 +213,13 @@ export function outdated(operations: readonly OperationRow[], now: number): Oper
     Date.parse(one.mail?.sendAt ?? '') > now ||
     Number(one.sentAt) + 1000 * Number(one.undoSeconds) > now;
   const refs = operations.filter(isNeeded).flatMap(refsOf);
-  const named = new Set(refs.map((id) => readLocalId(id)?.seq));
+  const named = new Set(refs.map((id) => readLocalId(id).seq));
   const over = operations.filter((operation) => !isLive(operation));
-  return over.slice(0, -KEPT).filter((one) => !named.has(one.seq) && !isNeeded(one));
+  // As many that were refused as of others: of those somebody may want the text.
+  const kept = (one: OperationRow) => (isUnsettled(one, operations) ? 2 : 1) * KEPT;
+  return over.filter(
+    (one, at) => at < over.length - kept(one) && !named.has(one.seq) && !isNeeded(one),
+  );
 }
 
 /**
@@ -210,18 +228,18 @@ export function outdated(operations: readonly OperationRow[], now: number): Oper
  * @throws TypeError where nothing does
  */
 export function inverse(operation: OperationRow): NewOperation[] {
-  const { kind, seq, ids, mailbox, box, to = '', toBox, shown, action, mail } = operation;
-  const inverseOf = seq;
+  const { kind, ids, mailbox, box, to = '', toBox, shown, action, mail } = operation;
+  const { seq: inverseOf } = operation;
   // The leader makes a draft of it where the mail, or the draft that it was, did not go.
   if (kind === 'send' || operation.error)
-    return [{ kind: 'send', mailbox, box, ids: [], inverseOf, needs: seq, mail, shown }];
-  const made = ids.map((_, index) => localId(seq, index));
+    return [{ kind: 'send', mailbox, box, ids: [], inverseOf, needs: inverseOf, mail, shown }];
+  const made = ids.map((_, index) => localId(inverseOf, index));
   if (kind === 'flag') return restoreFlags(operation);
   const there = { mailbox: to, box: toBox, ids: made, inverseOf };
   if (kind === 'move') return [{ kind, ...there, to: mailbox, toBox: box, shown }];
   if (kind === 'copy') return [{ kind: 'delete', ...there }];
   if (kind === 'append')
-    return [{ kind: 'delete', mailbox, box, ids: [localId(seq, 0)], inverseOf }];
+    return [{ kind: 'delete', mailbox, box, ids: [localId(inverseOf, 0)], inverseOf }];
   if (action === 'create') return [{ kind, mailbox, ids, action: 'delete', inverseOf }];
   if (action === 'rename') return [{ kind, mailbox: to, ids, action, to: mailbox, inverseOf }];
   throw new TypeError(`${kind} cannot be taken back`);

@@ -50,7 +50,7 @@ export async function saveDraft(
     const append: NewOperation = { kind: 'append', ...drafts, ...kept };
     if (!replaces) return [append];
     // The one before goes only once this one is there.
-    const inverseOf = readLocalId(replaces.id)?.seq;
+    const inverseOf = readLocalId(replaces.id).seq || undefined;
     const place = tools.copy.place(replaces.mailbox);
     return [append, { kind: 'delete', ...place, ids: [replaces.id], needs: seq, inverseOf }];
   }, files);
@@ -88,13 +88,14 @@ function sentElsewhere(id: string, server: MailServer): SendOperation {
   const cancel = async () =>
     takenBack(await server.call('POST /mail/sends/cancel', { body: { id } }));
   const undo = async () => void (await cancel());
+  const forget = async () => {};
   return {
     id,
     kind: 'send',
-    applied: Promise.resolve(),
+    applied: forget(),
     sendId: Promise.resolve(id),
     undo,
-    forget: async () => undefined,
+    forget,
     cancel,
   };
 }

@@ -67,8 +67,8 @@ export function buildRequest(
   return { route, body, since: state };
 }
 
-/** Carried out once for each Idempotency-Key; so is a mail that is sent. */
-const KEYED: readonly OperationRow['kind'][] = ['move', 'copy', 'append'];
+/** Carried out once for each Idempotency-Key. */
+const KEYED: readonly OperationRow['kind'][] = ['move', 'copy', 'append', 'send'];
 
 /** With the files of a mail, which are not stored twice. */
 export async function toCall(
@@ -79,8 +79,7 @@ export async function toCall(
 ): Promise<MailCall> {
   const { query, body } = request;
   const { kind, mail, id } = operation;
-  const isKeyed = kind === 'send' ? operation.inverseOf === undefined : KEYED.includes(kind);
-  const key = isKeyed ? id : undefined;
+  const key = KEYED.includes(kind) ? id : undefined;
   if (kind === 'append' && mail)
     return { query, body: await writeDraft(operation, copy, server), key };
   if (kind === 'send' && body?.attachments) {

@@ -8,8 +8,7 @@ import { startsAnew } from './apply-page.ts';
 import type { Copy } from './copy.ts';
 import { placesOf } from './fold.ts';
 import { locateLeft } from './named.ts';
-import { takerOf } from './operation.ts';
-import { acked, ended, endings, nextBatches, outdated } from './outbox.ts';
+import { acked, ended, endings, nextBatches, outdated, takerOf } from './outbox.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
 import {
   blobsOf,
@@ -207,7 +206,11 @@ export class Pusher {
     const { needs: _, ...draft } = operation;
     const { copy } = this.#lead;
     // Taken back twice, it is one draft.
-    if (draft.kind === 'send' && draft.inverseOf && takerOf(draft.inverseOf, copy) === operation)
+    if (
+      draft.kind === 'send' &&
+      draft.inverseOf &&
+      takerOf(draft.inverseOf, copy.operations) === operation
+    )
       return [put('operations', { ...draft, kind: 'append' })];
     return this.#over([{ ...ended(operation, 'cancelled'), ...stayed(operation, copy) }]);
   }

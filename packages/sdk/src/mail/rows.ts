@@ -250,11 +250,9 @@ export function localId(seq: number, index: number): MessageId {
   return `~${seq * MAX_IDS + index}`;
 }
 
-export function readLocalId(
-  id: MessageId,
-): { readonly seq: number; readonly index: number } | undefined {
-  if (typeof id === 'number') return undefined;
-  const number = Number(id.slice(1));
+/** What made the message, and as which of its messages; 0 for a UID. */
+export function readLocalId(id: MessageId): { readonly seq: number; readonly index: number } {
+  const number = typeof id === 'number' ? 0 : Number(id.slice(1));
   return { seq: Math.floor(number / MAX_IDS), index: number % MAX_IDS };
 }
 
@@ -262,12 +260,12 @@ export function readLocalId(
 export function uidOf(id: MessageId, operations: readonly OperationRow[]): number {
   if (typeof id === 'number') return id;
   const local = readLocalId(id);
-  return operations.find(({ seq }) => seq === local?.seq)?.placed?.[local?.index ?? 0] ?? 0;
+  return operations.find(({ seq }) => seq === local.seq)?.placed?.[local.index] ?? 0;
 }
 
 /** UIDVALIDITY that the UID of a message belongs to, where a change brought the message to its mailbox. */
 export function placedIn(id: MessageId, operations: readonly OperationRow[]): string | undefined {
-  return operations.find(({ seq }) => seq === readLocalId(id)?.seq)?.placedIn;
+  return operations.find(({ seq }) => seq === readLocalId(id).seq)?.placedIn;
 }
 
 /**

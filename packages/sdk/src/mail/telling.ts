@@ -1,6 +1,7 @@
 /** Tells an app what changed: events, what it watches, and whoever waits for a change to be over. */
 import type { MailboxView, MailClient, MailEvents, MailState } from './client.ts';
-import { type OperationTools, pendingOf, takerOf, toError, toOperation } from './operation.ts';
+import { type OperationTools, pendingOf, toError, toOperation } from './operation.ts';
+import { isUnsettled } from './outbox.ts';
 import { isLive, type OperationRow, type StoredError } from './rows.ts';
 import { listMailboxes } from './views.ts';
 
@@ -25,10 +26,9 @@ export class Telling {
     const listeners = this.#listeners.get(name) ?? new Set();
     this.#listeners.set(name, listeners.add(tell as Tell));
     // A tab may have died before it told: nobody else knows.
-    const { copy } = this.#tools;
-    for (const row of copy.operations)
-      if (row.state === name && !(row.mail && row.inverseOf) && !takerOf(row.seq, copy))
-        tell(this.#told(row) as never);
+    const { operations } = this.#tools.copy;
+    for (const row of operations)
+      if (row.state === name && isUnsettled(row, operations)) tell(this.#told(row) as never);
     return () => listeners.delete(tell as Tell);
   };
 

@@ -151,6 +151,15 @@ test('a draft that the server refuses after a reload is stored with its text and
   world.server.online = true;
   await world.pass(60_000);
   assert.equal(world.account.mailbox('Drafts').uids.length, 0);
+  // Many changes later it is there still.
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  await world.pass(1000);
+  for (let i = 0; i < 60; i++) {
+    const flagging = second.client
+      .mailbox('INBOX')
+      .flag([1], { [i % 2 ? 'add' : 'remove']: ['$x'] });
+    await world.pass(100, (await flagging).applied);
+  }
   world.kill(second);
   const { client } = await world.open();
   await world.pass(60_000);
