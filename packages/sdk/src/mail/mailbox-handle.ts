@@ -1,5 +1,6 @@
 /** One mailbox as an app has it: what it shows, and what the user does with its messages. */
 
+import type { Content } from '../api-types.ts';
 import { ConnectionError } from '../errors.ts';
 import type { Bodies } from './bodies.ts';
 import type {
@@ -93,12 +94,13 @@ export class StoredMailbox implements MailboxHandle {
     const message = toMessage({ id, facts, pending: shown?.pending ?? false }, this.name);
     const { text, html, textTruncated = false, htmlTruncated, attachments, auth } = content;
     const truncated = textTruncated || htmlTruncated === true;
-    const inReplyTo = await this.#answeredBy(facts);
+    // Of the content: what is shown of a draft until a sync brings it does not say.
+    const inReplyTo = await this.#answeredBy(content);
     return { message, text, html, truncated, attachments, auth, inReplyTo };
   }
 
   /** The message that another one answers: its conversation has it, by its Message-ID. */
-  async #answeredBy({ envelope, threadId }: MessageFacts): Promise<ReadMessage['inReplyTo']> {
+  async #answeredBy({ envelope, threadId }: Content): Promise<ReadMessage['inReplyTo']> {
     if (!envelope.inReplyTo || threadId === undefined) return undefined;
     const { messages } = await viewThread(this.#parts.copy, threadId);
     const found = messages.find((one) => one.envelope.messageId === envelope.inReplyTo);

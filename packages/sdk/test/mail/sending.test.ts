@@ -566,7 +566,14 @@ test('a draft says which message it answers: before the server has it, and after
   const drafts = client.mailbox(mailbox);
   assert.deepEqual((await drafts.read(id)).inReplyTo, inReplyTo);
   world.server.online = true;
+  // The server has it, and no sync has brought it yet.
+  world.server.fault = ({ path }) => (path === '/mail/sync' ? { delayMs: 20_000 } : undefined);
   client.reconnect();
+  await world.pass(5000);
+  const early = drafts.read(id);
+  await world.pass(1000, early);
+  assert.deepEqual((await early).inReplyTo, inReplyTo);
+  world.server.fault = undefined;
   await world.pass(30_000, operation.applied);
   const [stored] = await drafts.ids();
   assert.equal(typeof stored, 'number');
