@@ -1,7 +1,7 @@
 /** Accounts, mailboxes with their unseen mail, and how the copy stands to the server. In a narrow window it is a popover. */
 import type { MailboxInfo } from '../../sdk/src/mail/client.ts';
 import { heldOver, takesMail } from '../list/drag.ts';
-import { accounts, type OpenAccount, signOut } from '../state/accounts.ts';
+import { accounts, isMail, type OpenAccount, signOut } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
 import { iconOf, isForMail, isOwn, type ListedMailbox, listMailboxes } from '../state/describe.ts';
 import { opens } from '../state/overlay.ts';
@@ -156,7 +156,8 @@ function accountItems(account: OpenAccount): MenuItem[] {
 
 async function leave(account: OpenAccount): Promise<void> {
   await composer.leave();
-  const { length: waiting } = await account.client.pending();
+  const texts = account.live.refused.filter(({ operation }) => isMail(operation));
+  const waiting = (await account.client.pending()).length + texts.length;
   const out = () =>
     signOut(account).catch((error: unknown) => sayFailure('Signing out failed', error));
   if (waiting === 0) {
@@ -165,7 +166,7 @@ async function leave(account: OpenAccount): Promise<void> {
   }
   ask({
     title: 'Sign out and lose changes?',
-    text: `${count(waiting, 'change')} did not reach the server yet. Whoever signs out loses them.`,
+    text: `${count(waiting, 'change')} did not reach the server. Whoever signs out loses them.`,
     action: 'Sign out',
     isDangerous: true,
     run: out,

@@ -124,6 +124,10 @@ for (const [what, path, keys] of [
     await told.waitFor();
     await page.reload();
     await told.waitFor();
+    // Nothing else has it: whoever signs out is asked.
+    await page.getByRole('button', { name: 'Account', exact: true }).click();
+    await page.getByRole('menuitem', { name: 'Sign out' }).click();
+    await page.getByRole('button', { name: 'Cancel', exact: true }).click();
     appends = true;
     await page.locator('.toast').getByRole('button', { name: 'Keep as a draft' }).click();
     await goTo(page, 'Drafts');
