@@ -13,6 +13,7 @@ import { after, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseEnv } from 'node:util';
 import { createTransport } from 'nodemailer';
+import { readConfig } from '../../src/run/config/config.ts';
 import { atEnd } from '../support/at-end.ts';
 import { CERTIFICATE } from '../support/certificate.ts';
 import { openTestDatabase } from '../support/databases.ts';
@@ -99,6 +100,23 @@ async function startBalancer(machine: string): Promise<string> {
   balancers.add(spawn(HAPROXY, ['-db', '-f', file], { stdio: ['ignore', 'ignore', 'inherit'] }));
   return join(folder, 'control');
 }
+
+test('what the guide adds for mail programs fits its settings and its HAProxy', async () => {
+  const label = 'for mail programs';
+  for (const machine of machines) {
+    const settings = parseEnv(`${block(machine)}\n${block(label)}`) as Record<string, string>;
+    const { imap, submission } = readConfig(settings, ROOT);
+    assert.deepEqual([imap.host, imap.tlsPort], [machine, 993]);
+    assert.deepEqual([submission.host, submission.tlsPort], [machine, 465]);
+    for (const { proxyNetworks } of [imap, submission]) {
+      assert.deepEqual(proxyNetworks, ['10.0.0.0/24']);
+    }
+  }
+  const whole = block('haproxy.cfg').replace(/ ssl crt \S+/, '');
+  const file = join(await mkdtemp(join(ROOT, 'haproxy-')), 'haproxy.cfg');
+  await writeFile(file, `${whole}\n${block(`${label}, in haproxy.cfg`)}`);
+  execFileSync(HAPROXY, ['-c', '-q', '-f', file]);
+});
 
 /** Calls the API by TLS from outside, through the HAProxy of a machine. */
 async function call(machine: string, method: string, path: string, body?: object, token?: string) {
