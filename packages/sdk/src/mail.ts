@@ -58,8 +58,11 @@ export async function openMail(options: MailOptions): Promise<MailClient> {
   const baseUrl = readBaseUrl(options.baseUrl);
   const { store } = options;
   const accounts = await store?.range({ table: 'accounts', prefix: [] }).catch(() => undefined);
-  let known =
-    options.address ?? ('address' in auth ? auth.address : soleAccount(accounts ?? [], baseUrl));
+  // Plain JavaScript may leave `auth` out.
+  const { address: own = soleAccount(accounts ?? [], baseUrl) } = Object(auth) as {
+    address?: string;
+  };
+  let known = options.address ?? own;
   let first: MailToken | undefined;
   if (known === undefined && typeof auth === 'function') {
     first = await auth();

@@ -53,7 +53,9 @@ for (const [kind, tokenOf] of [
 
 test('who opens mail of no account is told what names one', async () => {
   const auth = async () => ({ token: 'of.a.product' });
-  for (const options of [{ auth }, { auth, address: '' }]) {
+  // Plain JavaScript may leave it out.
+  const none = undefined as unknown as typeof auth;
+  for (const options of [{ auth }, { auth, address: '' }, { auth: none }]) {
     await assert.rejects(openMail({ baseUrl: 'https://mail.test', ...options }), {
       name: 'TypeError',
       message: /`address`, `auth` or the token.+ada@acme\.test/,
