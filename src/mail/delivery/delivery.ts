@@ -35,7 +35,7 @@ import {
   resolveRecipient,
   type Target,
 } from './resolve-recipient.ts';
-import { enterTurnOfMail, type Verdicts } from './sender-checks/check-sender.ts';
+import { enterTurnOfMail, sentBy, type Verdicts } from './sender-checks/check-sender.ts';
 import {
   type InboundEnvelope,
   isLmtp,
@@ -155,7 +155,7 @@ class RoutedReceiver implements MailReceiver {
     const staged = await stageMail(this.#options, arrived, source, isAlone).catch(throwOrRefuse);
     const { metrics } = this.#options;
     // The checks of a burst end together: by the answers of the thread, or because DNS gives none.
-    const waits = enterTurnOfMail();
+    const waits = enterTurnOfMail(sentBy(envelope.arrival.remoteAddress));
     if (waits) await waits;
     if (staged.verdicts) metrics?.countChecks(staged.verdicts);
     const stagedAt = performance.now();

@@ -101,3 +101,22 @@ test('one that works without end is not before those who wait', async (t) => {
   assert.deepEqual(took.toSorted(), [10, 9, 9]);
   await Promise.all([endless, ...waiting]);
 });
+
+test('of those who share a turn, each network goes in its turn, however many of another wait', async (t) => {
+  ownClock(t);
+  await turn();
+  const took: string[] = [];
+  const run = async (network: string, client: number) => {
+    const all = { name: 'all mail', most: 6 };
+    const most = Number.POSITIVE_INFINITY;
+    await takeTurn([{ name: `client ${client}`, most }, { name: network, most }, all]);
+    took.push(network);
+    work(3);
+  };
+  const flood = Array.from({ length: 40 }, (_, at) => run(`flood ${at % 2}`, at));
+  const one = Promise.all([run('one', 100), run('one', 101)]);
+  await one;
+  // In a round each of the three has one; the first of all went before the others had come.
+  assert.ok(took.length <= 10, `${took.length} of 42 went until then`);
+  await Promise.all(flood);
+});

@@ -95,7 +95,8 @@ export class Turns {
 
 /*
  * The event loop: while one works everybody else waits, however many connections they have. What is beyond a party's share
- * of a turn waits for the next one, in the order in which it came.
+ * of a turn waits for the next one. Each user and each network has a line, and the lines take turns: one that is long
+ * delays no other.
  */
 
 /** Milliseconds of this turn that each party has used; there is one event loop in a thread. */
@@ -105,15 +106,24 @@ let working: readonly Party[] = [];
 let since = 0;
 let isTurn = false;
 
-/** Those who wait, in the order in which they came. */
-const line: { readonly parties: readonly Party[]; readonly go: () => void }[] = [];
-/** How many of them have no share left in this turn. */
-let passed = 0;
+/** Those of one user or network who wait, in the order in which they came. */
+interface WaitingLine {
+  readonly name: string;
+  readonly waiting: { readonly parties: readonly Party[]; readonly go: () => void }[];
+  /** How many of them have no share left in this turn. */
+  passed: number;
+}
+
+/** The line whose turn was longest ago is the first. */
+const lines = new Map<string, WaitingLine>();
+/** Those of them in which somebody may have a share left in this turn, in the same order. */
+let ready = new Set<WaitingLine>();
 
 /**
  * Begins the work of a request. A share is not taken away: work beyond it must be in pieces, with {@link takeTurn} between.
  *
- * @param parties `most` is their share of a turn in milliseconds
+ * @param parties `most` is their share of a turn in milliseconds; the second, such as the user of an account or the
+ *   network of a client, has a line of its own
  * @returns what to wait for where one of them has used its share; undefined where the work may begin at once
  */
 export function enterTurn(parties: readonly Party[]): Promise<void> | undefined {
@@ -127,7 +137,11 @@ export function takeTurn(parties: readonly Party[]): Promise<void> {
   const { promise, resolve: go } = Promise.withResolvers<void>();
   setImmediate(() => {
     // Behind those who came before: whoever has just worked would otherwise be the first of each turn.
-    line.push({ parties, go });
+    const { name } = parties[1] ?? parties[0] ?? { name: '' };
+    const line = lines.get(name) ?? { name, waiting: [], passed: 0 };
+    line.waiting.push({ parties, go });
+    lines.set(name, line);
+    ready.add(line);
     letOneGo();
   });
   return promise;
@@ -135,14 +149,22 @@ export function takeTurn(parties: readonly Party[]): Promise<void> {
 
 /** Called once in a turn for each who waits: what one does is done before the next call. */
 function letOneGo(): void {
-  while (hasUsedUp(line[passed]?.parties ?? [])) passed++;
-  const [first] = line.splice(passed, 1);
-  if (!first) {
-    setImmediate(letOneGo);
+  for (const line of ready) {
+    const { name, waiting } = line;
+    while (hasUsedUp(waiting[line.passed]?.parties ?? [])) line.passed++;
+    const [first] = waiting.splice(line.passed, 1);
+    ready.delete(line);
+    if (!first) continue;
+    lines.delete(name);
+    if (waiting.length > 0) {
+      lines.set(name, line);
+      ready.add(line);
+    }
+    begin(first.parties);
+    first.go();
     return;
   }
-  begin(first.parties);
-  first.go();
+  setImmediate(letOneGo);
 }
 
 function hasUsedUp(parties: readonly Party[]): boolean {
@@ -168,5 +190,6 @@ function endTurn(): void {
   isTurn = false;
   used.clear();
   working = [];
-  passed = 0;
+  for (const line of lines.values()) line.passed = 0;
+  ready = new Set(lines.values());
 }

@@ -212,8 +212,9 @@ class MessageCheck {
   async *through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
     let pending: PendingChecks | undefined;
     let isInHeader = true;
+    const sender = sentBy(this.#client.remoteAddress);
     for await (const chunk of source) {
-      const waits = enterTurnOfMail();
+      const waits = enterTurnOfMail(sender);
       if (waits) await waits;
       let body: Buffer | undefined = asBuffer(chunk);
       if (isInHeader) {
@@ -329,12 +330,22 @@ export function createSenderChecks(options: SenderChecksOptions): SenderChecks {
 /** Milliseconds of a turn of the event loop for all mail: two hundred messages at once would hold everybody else for the sum. */
 const SHARE_OF_MAIL = [{ name: 'mail', most: 25 }];
 
+/** Who sent a message, without a share of its own here: what others of its network send waits in one line with it. */
+export function sentBy(address: string): readonly Party[] {
+  const client = clientKey(address);
+  const most = Number.POSITIVE_INFINITY;
+  return [
+    { name: `smtp ${client}`, most },
+    { name: `smtp ${networkKey(client)}`, most },
+  ];
+}
+
 /**
  * Begins a piece of work on mail.
  *
  * @param of who sent it, where that is known, and what share each has
  * @returns what to wait for where one of them, or all mail together, has used its share of this turn
  */
-export function enterTurnOfMail(of: readonly Party[] = []): Promise<void> | undefined {
+export function enterTurnOfMail(of: readonly Party[]): Promise<void> | undefined {
   return enterTurn([...of, ...SHARE_OF_MAIL]);
 }
