@@ -134,12 +134,13 @@ test('what has been told of an error is not told again, except of one delivery',
   logger.error({ err, id: 7 }, 'four');
   logger.error('five');
   logger.info({ err }, 'six');
+  logger.fatal({ err }, 'end');
   hush(() => false);
   logger.error({ err }, 'seven');
   await close();
   assert.deepEqual(
     parse(drain(pipe)).map(({ msg }) => msg),
-    ['three', 'four', 'five', 'six', 'seven'],
+    ['three', 'four', 'five', 'six', 'end', 'seven'],
   );
 });
 

@@ -38,6 +38,7 @@ const CLOSE_WITHIN_MS = 200;
 /** Pino's numbers for the levels. */
 const INFO = 30;
 const WARN = 40;
+const FATAL = 60;
 
 /**
  * Opens the log of this process.
@@ -136,7 +137,8 @@ function judgeWarnings(
 ): NonNullable<LoggerOptions['hooks']> {
   return {
     logMethod(line, log, level) {
-      if (level >= WARN && isTold(errorOf(line[0]))) return;
+      // A process that ends says why in any case.
+      if (level >= WARN && level < FATAL && isTold(errorOf(line[0]))) return;
       log.apply(this, line);
       if (level >= WARN) flush();
     },
