@@ -45,6 +45,8 @@ export class Search {
   readonly #pace: Pace;
   readonly #found: number[] = [];
   readonly #modseqs: Map<number, number> | undefined;
+  /** What every message that matches has in its texts. */
+  readonly #needed: string;
   #octets = 0;
 
   /** @param saved what `$` means in the key */
@@ -52,6 +54,7 @@ export class Search {
     this.#session = session;
     this.#pace = new Pace(session);
     this.#key = key;
+    this.#needed = neededText(key);
     this.#modseqs = names(key, 'modseq') ? new Map() : undefined;
     this.#resolve(key, new Map([['$', UidSet.of(saved)]]));
   }
@@ -109,11 +112,13 @@ export class Search {
   }
 
   /** Looks at some messages. @param withTexts whether what is kept for searches is needed, which may not be in their rows */
-  async #judge(rows: readonly Row[], withTexts: boolean, withHeaders: boolean): Promise<void> {
-    const texts = withTexts ? await this.#textsOf(rows) : undefined;
+  async #judge(all: readonly Row[], withTexts: boolean, withHeaders: boolean): Promise<void> {
+    const texts = withTexts ? await this.#textsOf(all) : undefined;
+    const textOf = ({ kept_search, body_id }: Row) => kept_search ?? texts?.get(body_id);
+    const needed = this.#needed;
+    const rows = needed === '' ? all : all.filter((row) => textOf(row)?.includes(needed));
     // What is read of a message is held only while it is looked at: a text may have a megabyte.
-    const candidateOf = (row: Row, kept?: string) =>
-      new Candidate(this, row, row.kept_search ?? texts?.get(row.body_id), kept);
+    const candidateOf = (row: Row, kept?: string) => new Candidate(this, row, textOf(row), kept);
     const judged: (readonly [Row, boolean | undefined])[] = [];
     for (const row of rows) {
       if (this.#pace.mustYield) await this.#pace.yieldTurn();
