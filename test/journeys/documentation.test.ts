@@ -73,6 +73,7 @@ const triedBy: Readonly<Record<string, string>> = {
   Caddyfile: 'production-guide',
   sql: 'production-guide',
   'haproxy.cfg': 'two-machines',
+  'for mail programs, in haproxy.cfg': 'two-machines',
   mbsyncrc: 'imap-programs',
   msmtprc: 'submission-programs',
   'receiver.mjs': 'webhook-samples',

@@ -294,10 +294,10 @@ async function takenPort(t: TestContext): Promise<string> {
   return String(typeof address === 'object' && address ? address.port : 0);
 }
 
-test('each error for the operator is one line, with exit code 1', async () => {
+test('each setting that is refused is one line, with exit code 78', async () => {
   const broken = { PORT: 'http', SMTP_MAX_PER_IP: '-1', LOG_LEVEL: 'loud' };
   const { code, output } = await start({ ...(await environment('broken')), ...broken }).ended();
-  assert.equal(code, 1, output);
+  assert.equal(code, 78, output);
   const said = output.trimEnd().split('\n');
   const lines = [/^PORT: expected/, /^SMTP_MAX_PER_IP: expected/, /^LOG_LEVEL: expected/];
   for (const [line, expected] of lines.entries()) assert.match(said[line] ?? '', expected);

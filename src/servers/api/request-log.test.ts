@@ -29,7 +29,7 @@ test('what was refused or slow has a line, but no question of a balancer, and no
   assert.equal(isTold('/mail/sync', 200, 1_500), true);
   assert.equal(isTold('/mail/sync', 503, 5), true);
   assert.equal(isTold('/readyz', 503, 5), false);
-  assert.equal(isTold('/readyz', 503, 1_500), true);
+  assert.equal(isTold('/readyz', 503, 5_000), false);
   assert.equal(isTold('/v2/events', 200, 25_000), false);
   assert.equal(isTold('/v2/events', 410, 5), true);
 });

@@ -50,9 +50,8 @@ export class RequestLog extends LogController {
     const failed = error !== null && error !== undefined;
     // A balancer asks each second, and the log says once what is not ready; who follows events waits for them.
     const { url: route } = request.routeOptions;
-    const isRefused = reply.statusCode >= 400 && route !== '/readyz';
     const isSlow = reply.elapsedTime >= SLOW_MS && route !== '/v2/events';
-    const isNoted = failed || isRefused || isSlow;
+    const isNoted = failed || (route !== '/readyz' && (reply.statusCode >= 400 || isSlow));
     const level = isNoted ? 'info' : 'debug';
     if (!this.#logger.isLevelEnabled(level)) return;
     const line = {

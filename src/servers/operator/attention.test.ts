@@ -239,6 +239,14 @@ onEachEngine('attention', (engine) => {
     assert.deepEqual(await lost(started('d', 9), gone('b', 8), gone('c', 10)), ['b']);
     // A process that was started again is the same machine, and no other one's successor.
     assert.deepEqual(await lost(started('b', 9), gone('b', 10), gone('c', 10)), ['c']);
+    assert.deepEqual(
+      await lost(started('a', 600), gone('a', 10)),
+      ['a'],
+      'one of two on a machine',
+    );
+    const again = { ...gone('a', 5), startedAt: NOW - 9 * MINUTE };
+    assert.deepEqual(await lost(gone('a', 10), again, started('a', 4)), [], 'killed twice');
+    assert.deepEqual(await lost(gone('a', 10), again), ['a']);
   });
 
   test('a backup that is older than asked is told, with since when', async () => {

@@ -25,23 +25,22 @@ const SILENT = { fromMs: 2 * MINUTE_MS, untilMs: 120 * MINUTE_MS };
 
 /**
  * The nodes that went silent and nobody took the place of. A process that was started again has another row; a machine
- * or a pod that was replaced has another host, too: so each node that was started on a new host later stands for one
- * that is gone.
+ * or a pod that was replaced has another host, too: so each node that was started later on the same host, or as the first
+ * one of a new host, stands for one that is gone. It may be gone itself by now.
  */
 function lostNodes(all: readonly NodeView[], now: EpochMs): NodeView[] {
-  const running = all.filter((node) => node.isRunning);
-  const hosts = new Set(running.map(({ host }) => host));
-  const known = new Set(all.filter((node) => !node.isRunning).map(({ host }) => host));
-  const fresh = running.filter(({ host }) => !known.has(host)).map(({ startedAt }) => startedAt);
-  fresh.sort((one, other) => other - one);
-  return all
-    .filter(({ host, isRunning }) => !isRunning && !hosts.has(host))
+  const silent = all.filter(({ isRunning }) => !isRunning);
+  const later = new Set(all);
+  const take = (gone: NodeView, mayBe: (one: NodeView) => boolean) => {
+    const next = [...later].find((one) => one.startedAt > gone.seenAt && mayBe(one));
+    return next !== undefined && later.delete(next);
+  };
+  const isFirst = ({ host, startedAt }: NodeView) =>
+    !all.some((one) => one.host === host && one.startedAt < startedAt);
+  return silent
     .toSorted((one, other) => other.seenAt - one.seenAt)
-    .filter(({ seenAt }) => {
-      const [newest = 0] = fresh;
-      if (newest > seenAt) fresh.shift();
-      return newest <= seenAt;
-    })
+    .filter((gone) => !take(gone, ({ host }) => host === gone.host))
+    .filter((gone) => !take(gone, isFirst))
     .filter(({ seenAt }) => seenAt < now - SILENT.fromMs && seenAt > now - SILENT.untilMs);
 }
 
