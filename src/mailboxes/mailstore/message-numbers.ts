@@ -6,7 +6,13 @@
  * A row has, for each of its messages, its UID, how many numbers follow, and these. It may lack messages, which are made
  * again until they are enough to write, and have some that are gone: who asks names those that are there.
  */
-import { chunks, type Database, isAmong, PreparedQuery } from '../../platform/database/database.ts';
+import {
+  chunks,
+  type Database,
+  isAmong,
+  PreparedQuery,
+  refusalOfFailure,
+} from '../../platform/database/database.ts';
 import { positionOf } from './mailbox-indexes.ts';
 
 /** What the numbers say: of the row of a message, or of its place in a conversation. */
@@ -70,7 +76,9 @@ export async function readNumbers(
     }
     // Where the database cannot write now, they are made again.
     if (changed.length > 0) {
-      await keep(database, named, changed, all).catch(() => {});
+      await keep(database, named, changed, all).catch((error: unknown) => {
+        if (!refusalOfFailure(error)) throw error;
+      });
     }
   }
 }
