@@ -6,6 +6,7 @@ import {
   cp,
   mkdir,
   mkdtemp,
+  readdir,
   readFile,
   rm,
   stat,
@@ -31,6 +32,17 @@ async function install(): Promise<string> {
     await cp(join(repository, part), join(root, part), { recursive: true });
   }
   return root;
+}
+
+/** Leaves a line of each page: what they say is compressed as well as can be, which takes a second for each build. */
+async function shorten(docs: string): Promise<void> {
+  for (const name of await readdir(docs, { recursive: true })) {
+    if (name.endsWith('.md')) await writeFile(join(docs, name), '# Page\n\nText.\n');
+  }
+  const file = join(docs, 'openapi.json');
+  const { paths, ...api } = JSON.parse(await readFile(file, 'utf8'));
+  const [first = assert.fail()] = Object.entries(paths);
+  await writeFile(file, JSON.stringify({ ...api, paths: Object.fromEntries([first]) }));
 }
 
 async function addProgram(root: string, name: string, program: string): Promise<void> {
@@ -65,6 +77,7 @@ test('without VitePress, or where it fails, each page is markdown that says why,
   }
   assert.ok(!existsSync(join(root, 'site', '.build.json')));
 
+  await shorten(join(root, 'docs'));
   await addProgram(root, 'vitepress', "throw new TypeError('no such theme')");
   await addProgram(root, 'vite', pageMaker);
   assert.match((await buildSite(root)).pages ?? '', /TypeError: no such theme/);
