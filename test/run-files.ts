@@ -8,6 +8,7 @@
  * setups stand before their suite, and tests have `t.after` and `atEnd`.
  */
 import hooks from 'node:async_hooks';
+import { flushCompileCache } from 'node:module';
 import { compose } from 'node:stream';
 import { inspect } from 'node:util';
 import fileTimes from './file-times.ts';
@@ -28,5 +29,9 @@ for (const out of [process.stdout, process.stderr]) out.on('error', () => proces
 const events = run({ files: process.argv.slice(2), isolation: 'none' });
 events.on('test:summary', ({ success }) => {
   if (!success) process.exitCode = 1;
+});
+// Where nothing is compiled yet, others that start meanwhile need not compile it as well: by itself Node keeps it at the end.
+events.on('test:pass', ({ nesting }) => {
+  if (nesting === 0) flushCompileCache();
 });
 for (const reporter of [new Spec(), fileTimes]) compose(events, reporter).pipe(process.stdout);

@@ -35,6 +35,8 @@ interface Grouping {
   readonly longest?: readonly string[];
   /** Those that share a process although they would have one of their own, by its name. */
   readonly together?: Readonly<Record<string, readonly string[]>>;
+  /** Folders that share a process: what they load is the same. */
+  readonly folders?: readonly (readonly string[])[];
 }
 
 /** Milliseconds after which a process is killed, whose tests ended long ago: what they left open keeps it. */
@@ -192,12 +194,15 @@ function pathsOf(names: readonly string[]): string[] {
  */
 export function groupFiles(
   files: readonly string[],
-  { longest = [], together = {} }: Grouping,
+  { longest = [], together = {}, folders = [] }: Grouping,
 ): Group[] {
   const shared = new Map(
     Object.entries(together).flatMap(([name, members]) => members.map((one) => [one, name])),
   );
-  const groups = Map.groupBy(files, (file) => processOf(file, shared.get(file)));
+  const groups = Map.groupBy(files, (file) => {
+    const own = processOf(file, shared.get(file));
+    return (folders.find((one) => one.includes(own)) ?? [own]).join(', ');
+  });
   const sizeOf = (group: Group) => group.files.reduce((sum, file) => sum + statSync(file).size, 0);
   const rankOf = ({ name }: Group) =>
     Number(name.startsWith('test/')) + Number(longest.includes(name));
