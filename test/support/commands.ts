@@ -1,7 +1,5 @@
 /** Commands of `postroom`, run one after the other in a process beside the test: see `command-loop.ts`. */
-import assert from 'node:assert/strict';
 import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { CommandCall, CommandEnd } from './command-loop.ts';
@@ -19,7 +17,13 @@ export async function runHere(
     cwd: ROOT,
     env: bareEnvironment(),
   });
-  loop.send({ args, environment } satisfies CommandCall);
-  const [end]: CommandEnd[] = await once(loop, 'message');
-  return end ?? assert.fail();
+  const runner = loop;
+  const { promise, resolve, reject } = Promise.withResolvers<CommandEnd>();
+  const fail = () => {
+    loop = undefined;
+    reject(new Error(`the process of the commands ended before ${args.join(' ')}`));
+  };
+  runner.once('exit', fail).once('message', (end: CommandEnd) => resolve(end));
+  runner.send({ args, environment } satisfies CommandCall);
+  return await promise.finally(() => runner.off('exit', fail));
 }
