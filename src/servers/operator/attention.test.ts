@@ -176,7 +176,8 @@ onEachEngine('attention', (engine) => {
       nodejs_eventloop_lag_p99_seconds: 0.6,
     };
     const list = async () => [
-      node('a', '1', NOW, true),
+      // It was started again.
+      { ...node('a', '1', NOW, true), startedAt: NOW - HOUR + 1 },
       node('a', '1', NOW - HOUR, false),
       node('b', '2', NOW, true),
       node('c', '2', NOW - 3 * MINUTE, false),
