@@ -5,6 +5,7 @@ import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import {
+  isDatabaseAway,
   isOfStatement,
   isStorageFull,
   isUnavailable,
@@ -15,7 +16,7 @@ import {
   refusalOfFailure,
   settingStore,
 } from './database.ts';
-import { isLostConnection } from './failures.ts';
+import { isLostConnection, noteOfPostgres } from './failures.ts';
 
 onEachEngine('database', (engine) => {
   test('a lost prepared statement is prepared again, or the query is sent as text', async (t) => {
@@ -297,6 +298,18 @@ onEachEngine('setting store', (engine) => {
     assert.equal(new Set(answers).size, 1);
     assert.equal(await store.read(), answers[0]);
   });
+});
+
+test('of errors that look the same, only one of PostgreSQL says that it is away', () => {
+  const away = (code: string, isOfPostgres: boolean) => {
+    const error = Object.assign(new Error('x'), { code });
+    if (isOfPostgres) noteOfPostgres(error);
+    return isDatabaseAway(error);
+  };
+  for (const code of ['ECONNRESET', 'ENOTFOUND', '57P01']) assert.ok(away(code, true), code);
+  // Of Redis, a bucket or a mail server.
+  assert.ok(!away('ECONNRESET', false));
+  for (const code of ['EMFILE', '40001', '42P01']) assert.ok(!away(code, true), code);
 });
 
 test('a full SQLite database is recognized', () => {

@@ -85,16 +85,23 @@ export function isUnavailable(error: unknown): boolean {
   );
 }
 
-/**
- * Whether it is one of a PostgreSQL that is away. Errors of sockets look the same whatever the other end is: that of a
- * connection which could not be made names its port.
- *
- * @param ports of the servers of the database
- */
-export function isDatabaseAway(error: unknown, ports: readonly number[]): boolean {
-  if (!isUnavailable(error) || isFileFailing(error) || isOfOneTransaction(error)) return false;
-  if (!(error instanceof Error) || FILES_USED_UP.has(codeOf(error))) return false;
-  return !('port' in error) || ports.includes(Number(error.port));
+/** Errors of sockets look the same whatever the other end is: these came from PostgreSQL, or the way to it. */
+const ofPostgres = new WeakSet<Error>();
+
+/** Every error of a connection to PostgreSQL passes here before it is thrown. */
+export function noteOfPostgres(error: unknown): void {
+  if (error instanceof Error) ofPostgres.add(error);
+}
+
+/** Whether it is one of a PostgreSQL that is away. */
+export function isDatabaseAway(error: unknown): boolean {
+  if (!(error instanceof Error && ofPostgres.has(error)) || !isUnavailable(error)) return false;
+  return !isOfOneTransaction(error) && !FILES_USED_UP.has(codeOf(error));
+}
+
+/** Whether the server answers and lets nobody in: the login or the database is not known to it, or it is a standby. */
+export function isRefusedLogin(error: unknown): boolean {
+  return /^(?:28|3D000|25006)/.test(codeOf(error));
 }
 
 /** Whether the file of an SQLite database cannot be read or written, for another reason than a full disk. */

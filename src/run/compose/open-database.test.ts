@@ -36,7 +36,7 @@ onEachEngine('the log', (engine) => {
     await service.stop();
   });
 
-  test('an outage is one line at its begin and one at its end, however many requests fail', {
+  test('an outage is one line at its begin, one where the server refuses us then, and one at its end, however many requests fail', {
     timeout: 60_000,
   }, async (t) => {
     const { location } = await openTestDatabase(engine);
@@ -44,7 +44,16 @@ onEachEngine('the log', (engine) => {
     const target = { host: url.hostname, port: Number(url.port || 5432) };
     const sockets = new Set<Socket>();
     let isAway = false;
+    let isRefusing = false;
+    const says = 'SFATAL\0C28P01\0Mpassword authentication failed\0\0';
+    const refusal = Buffer.from(`E....${says}`);
+    refusal.writeInt32BE(refusal.length - 1, 1);
     const way = createServer((client) => {
+      if (isRefusing) {
+        client.on('error', () => {});
+        client.once('data', () => client.end(refusal));
+        return;
+      }
       if (isAway) return client.resetAndDestroy();
       const server = connect(target);
       for (const socket of [client, server]) sockets.add(socket.on('error', () => {}));
@@ -72,12 +81,18 @@ onEachEngine('the log', (engine) => {
     // Each part has failed by now.
     await pause(2_000);
     assert.deepEqual(new Set(answers), new Set([503]));
+    // It comes back with another password.
+    isRefusing = true;
+    while (count('PostgreSQL answers, and refuses this node') === 0) assert.equal(await ask(), 503);
+    for (let times = 0; times < 10; times++) assert.equal(await ask(), 503);
+    isRefusing = false;
     isAway = false;
     while (count('the database answers again') === 0) await pause(10);
     assert.equal(await ask(), 200);
     const told = service.output().match(/"level":[45]0.*/g) ?? [];
-    assert.equal(told.length, 1, told.join('\n'));
+    assert.equal(told.length, 2, told.join('\n'));
     assert.match(told[0] ?? '', /a connection to the database broke/);
+    assert.match(told[1] ?? '', /"reason":"password authentication failed"/);
     service.child.kill('SIGTERM');
     assert.equal((await service.ended()).code, 0);
   });

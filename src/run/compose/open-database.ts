@@ -71,7 +71,7 @@ export async function openForCommand(
   };
   const freezes = watchFreezes(logger);
   closers.push(async () => freezes.stop());
-  const outage = watchOutage({ config, logger, freezes });
+  const outage = watchOutage({ logger, freezes });
   const common = { config, logger, metrics: createMetrics(), onLost, freezes, outage, isMove };
   await ensureDataDir(config.dataDir);
   const database = await openDatabase(common, (close) => closers.push(close));
@@ -100,6 +100,7 @@ export async function openDatabase(
       onCommit,
       diskOutage: diskOutage(logger),
       onBroken: (error) => outage.failed(error),
+      onRefused: (error) => outage.refused(error),
       onMigration: (line) => logger.info(`migration of the database: ${line}`),
       onNoTimeline: (err) =>
         logger.warn(
@@ -152,19 +153,19 @@ function unusable(file: string, error: unknown): ConfigError {
 /** Of the database, as far as connections to it break. */
 export interface DatabaseOutage {
   failed(error: unknown): void;
+  /** It answers, and lets nobody in. */
+  refused(error: unknown): void;
   worked(): void;
 }
 
 /** Told once where connections break: all of them do when the server stops. A heartbeat commits every few seconds. */
 export function watchOutage({
-  config,
   logger,
   freezes,
   hush,
-}: Pick<DatabaseOpening, 'config' | 'logger' | 'freezes'> & {
+}: Pick<DatabaseOpening, 'logger' | 'freezes'> & {
   readonly hush?: Log['hush'] | undefined;
 }): DatabaseOutage {
-  const ports = config.database.urls?.map((url) => Number(new URL(url).port || 5432)) ?? [];
   let isTold = false;
   const outage = new Outage(
     (err) => {
@@ -179,13 +180,26 @@ export function watchOutage({
       logger.info({ awaySeconds }, 'the database answers again');
     },
   );
+  // It may come back with other passwords, or as a standby.
+  const refusal = new Outage((error) =>
+    logger.warn(
+      { reason: error instanceof Error ? error.message : error },
+      'PostgreSQL answers, and refuses this node: correct what it says there, or correct DATABASE_URL and restart the node',
+    ),
+  );
   // All parts fail with it, and each would say so.
-  hush?.((error) => isTold && isDatabaseAway(error, ports));
+  hush?.((error) => isTold && isDatabaseAway(error));
   return {
     failed: (error) => {
       if (!freezes.wereJustNow()) outage.failed(error);
     },
-    worked: () => outage.worked(),
+    refused(error) {
+      if (isTold) refusal.failed(error);
+    },
+    worked() {
+      outage.worked();
+      refusal.worked();
+    },
   };
 }
 

@@ -109,7 +109,7 @@ export async function startService(
     const metrics = createMetrics();
     const freezes = watchFreezes(logger);
     onStop(() => freezes.stop());
-    const outage = watchOutage({ config, logger, freezes, hush: given.hush });
+    const outage = watchOutage({ logger, freezes, hush: given.hush });
     const common = { config, logger, metrics, onLost, freezes, outage, timing: given.timing };
     const database = given.database ?? (await openDatabase(common, onStop));
     return { ...(await open({ ...common, database }, onStop)), stop };

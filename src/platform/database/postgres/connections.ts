@@ -20,10 +20,12 @@ import {
   isCrowded,
   isLate,
   isLostConnection,
+  isRefusedLogin,
   isRefusedParameter,
   isWithoutSlot,
   LATE,
   NO_PLACE,
+  noteOfPostgres,
   READ_ONLY,
 } from '../failures.ts';
 import { GRACE_MS, Lease } from './lease.ts';
@@ -37,6 +39,8 @@ export interface ConnectionOptions {
   readonly timeoutMs?: number;
   /** Called once for each connection that breaks, idle or not; the pool replaces them. */
   readonly onBroken?: ((error: Error) => void) | undefined;
+  /** Called where no connection can be had because the server lets nobody in, with what it says. */
+  readonly onRefused?: ((error: unknown) => void) | undefined;
   /** Called with each error of a query. */
   readonly onError?: (error: unknown) => void;
 }
@@ -128,6 +132,16 @@ export class Connections {
    * @throws Error of the last of the hosts, or because no connection became free in time
    */
   async acquire(): Promise<Lease> {
+    try {
+      return await this.#acquire();
+    } catch (error) {
+      noteOfPostgres(error);
+      if (isRefusedLogin(error)) this.#options.onRefused?.(error);
+      throw error;
+    }
+  }
+
+  async #acquire(): Promise<Lease> {
     let isRepeated = false;
     for (let left = this.#options.urls.length; ; ) {
       const generation = this.#generation;

@@ -7,6 +7,7 @@ import {
   isLostConnection,
   lostStatement,
   NO_ANSWER,
+  noteOfPostgres,
   READ_ONLY,
 } from '../failures.ts';
 
@@ -86,6 +87,7 @@ export class Lease {
     try {
       return await this.#client.query(query);
     } catch (error) {
+      noteOfPostgres(error);
       onError?.(error);
       // The server may end it a moment after it has said so: whoever got it meanwhile would fail as well.
       if (isLostConnection(error)) this.#isBroken = true;

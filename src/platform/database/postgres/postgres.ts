@@ -31,6 +31,8 @@ export interface PostgresOptions {
   readonly timeoutMs?: number;
   /** Called once for each connection that breaks, idle or not; they are replaced. */
   readonly onBroken?: (error: Error) => void;
+  /** Called where no connection can be had because the server lets nobody in, with what it says. */
+  readonly onRefused?: (error: unknown) => void;
   /** Called once with the reason why a failover that loses commits cannot be noticed on this server. */
   readonly onNoTimeline?: (error: unknown) => void;
   /** Told of the server's disk: that it has no room, and that nothing failed for that reason for a while. */
@@ -56,7 +58,7 @@ const timeline = sql<number>`('x' || substr(pg_walfile_name(pg_current_wal_lsn()
 
 /** Opens a PostgreSQL database and migrates its schema. @throws UnfitDatabase */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
-  const { url, poolSize = 20, timeoutMs = 8_000, onBroken } = options;
+  const { url, poolSize = 20, timeoutMs = 8_000, onBroken, onRefused } = options;
   const urls = typeof url === 'string' ? [url] : url;
   await migrateOn({ urls, poolSize: 2, onBroken }, options);
   const { diskOutage = new Outage(() => {}) } = options;
@@ -76,7 +78,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     options.onCommit?.({ ms: now - begunAt });
     return value;
   };
-  const connecting = { urls, poolSize, timeoutMs, onBroken, onError };
+  const connecting = { urls, poolSize, timeoutMs, onBroken, onRefused, onError };
   const opened = kyselyOn(connecting, (run) => onCommit(runSafely(run)));
   const { queries: kysely, atOnce, close } = opened;
   const canTell = await tellsTimeline(kysely, options.onNoTimeline).catch(
