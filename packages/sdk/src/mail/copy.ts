@@ -20,8 +20,7 @@ import {
 import type { Change, Key, Row, Store } from './store.ts';
 
 /** An operation that has no place in the order yet. */
-export type NewOperation = Omit<OperationRow, 'account' | 'seq' | 'id' | 'group' | 'state'> &
-  Partial<Pick<OperationRow, 'state'>>;
+export type NewOperation = Omit<OperationRow, 'account' | 'seq' | 'id' | 'group' | 'state'>;
 
 export interface CopyOptions {
   readonly store: Store;
@@ -199,7 +198,7 @@ export class Copy {
   }
 
   box(box: number | undefined): MailboxRow | undefined {
-    return box === undefined ? undefined : this.mailboxes.find((mailbox) => mailbox.box === box);
+    return this.mailboxes.find((mailbox) => mailbox.box === box);
   }
 
   bySpecialUse(use: string): MailboxRow | undefined {
@@ -282,7 +281,7 @@ export class Copy {
       added = make(account.seq).map((operation, index) => {
         const id = index === 0 ? group : `${group}-${index}`;
         const seq = account.seq + index;
-        return { state: 'queued', ...operation, account: this.account, seq, id, group };
+        return { ...operation, account: this.account, seq, id, group, state: 'queued' };
       });
       isKnown = this.#isKnown(account);
       next = { ...account, seq: account.seq + added.length };

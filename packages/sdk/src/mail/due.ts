@@ -62,11 +62,8 @@ export class Due {
 
   /** Whether something of the mailbox is not in the copy yet: whether there is one, the list says. */
   isBusy(name: string): boolean {
-    const { box, token } = this.#copy.mailbox(name) ?? {};
-    return (
-      (token === undefined && this.#isWorking('list')) ||
-      (box !== undefined && this.#isWorking(box))
-    );
+    const { box = 'list', token } = this.#copy.mailbox(name) ?? {};
+    return this.#isWorking(box) || (token === undefined && this.#isWorking('list'));
   }
 
   get isAnyBusy(): boolean {

@@ -269,7 +269,7 @@ export class Leader {
   /** @returns when the next one may start, where one waits */
   #startReading(now: number): number {
     const due = this.due;
-    let next = Number.POSITIVE_INFINITY;
+    let next = Infinity;
     for (const one of due.next(now)) {
       if (!this.#mayStart(`read ${one}`)) continue;
       if (this.#options.server.isLow && now < this.#nextSyncAt) {

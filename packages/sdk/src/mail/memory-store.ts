@@ -112,10 +112,10 @@ class Index {
     if (key) this.#entries.splice(this.#find(key), 1);
   }
 
-  range({ prefix, after, before, reverse = false, limit }: RangeQuery): Row[] {
+  range({ prefix, after, before, reverse = false, limit = Infinity }: RangeQuery): Row[] {
     const start = after ? this.#find([...prefix, ...after], true) : this.#find(prefix);
     const end = before ? this.#find([...prefix, ...before]) : this.#find(prefix, true);
-    const count = Math.max(0, Math.min(end - start, limit ?? Number.POSITIVE_INFINITY));
+    const count = Math.max(0, Math.min(end - start, limit));
     const from = reverse ? Math.max(start, end - count) : start;
     const rows = this.#entries.slice(from, from + count).map(({ row }) => row);
     return reverse ? rows.reverse() : rows;

@@ -2,17 +2,10 @@
 import type { CancelSendAnswer } from '../api-types.ts';
 import { ApiError } from '../errors.ts';
 import type { Operation, SendOperation, TakenBack } from './client.ts';
-import type { Copy, NewOperation } from './copy.ts';
+import type { Copy } from './copy.ts';
 import { inverse, isOver, takerOf } from './outbox.ts';
 import { makeId, type Platform } from './platform.ts';
-import {
-  blobsOf,
-  isWaiting,
-  localId,
-  type OperationRow,
-  removeBlobs,
-  type StoredError,
-} from './rows.ts';
+import { isWaiting, localId, type OperationRow, type StoredError } from './rows.ts';
 import type { MailServer } from './server.ts';
 
 /** Calls again whenever what is stored changed, until it answers true. */
@@ -67,25 +60,21 @@ export class StoredOperation implements Operation {
   }
 
   async undo(): Promise<void> {
-    const inverses = this.#left()
-      .filter((row) => !isOver(row) || (row.mail && row.error))
-      .reverse()
-      .flatMap(inverse);
-    if (inverses.length > 0) await this.tools.change(() => inverses);
+    await this.#takeBack((row) => (!isOver(row) || (row.mail && row.error) ? inverse(row) : []));
   }
 
   async forget(): Promise<void> {
-    const { copy, change } = this.tools;
-    const refused = this.#left().filter(({ error }) => error);
-    const over = refused.map(({ kind, mailbox, seq }): NewOperation => {
-      return { kind, mailbox, ids: [], inverseOf: seq, state: 'done' };
-    });
-    if (over.length > 0)
-      await change(() => over, removeBlobs(copy.account, refused.flatMap(blobsOf)));
+    // The leader ends it as what makes a draft of it, but without one: the one of both that came first counts.
+    await this.#takeBack((row) =>
+      row.error && row.state !== 'done' ? inverse({ ...row, mail: undefined }) : [],
+    );
   }
 
-  #left(): OperationRow[] {
-    return this.rows().filter((row) => !takerOf(row.seq, this.tools.copy.operations));
+  async #takeBack(inverseOf: typeof inverse): Promise<void> {
+    const { copy, change } = this.tools;
+    const left = this.rows().filter(({ seq }) => !takerOf(seq, copy.operations));
+    const inverses = left.reverse().flatMap(inverseOf);
+    if (inverses.length > 0) await change(() => inverses);
   }
 
   /**
@@ -93,8 +82,9 @@ export class StoredOperation implements Operation {
    * like: undo shows them again.
    */
   protected rows(): OperationRow[] {
-    const bySeq = new Map(this.tools.copy.operations.map((row) => [row.seq, row]));
-    return this.#rows.map((row) => ({ ...row, state: 'done', ...bySeq.get(row.seq) }));
+    const { operations } = this.tools.copy;
+    const now = (row: OperationRow) => operations.find(({ seq }) => seq === row.seq);
+    return this.#rows.map((row) => ({ ...row, state: 'done', ...now(row) }));
   }
 }
 
@@ -137,12 +127,8 @@ export function toOperation(tools: OperationTools, rows: readonly OperationRow[]
 export function pendingOf(tools: OperationTools): Operation[] {
   const waiting = tools.copy.operations.filter(isWaiting);
   const groups = [...new Set(waiting.map(({ group }) => group))];
-  return groups.map((one) =>
-    toOperation(
-      tools,
-      waiting.filter(({ group }) => group === one),
-    ),
-  );
+  const rowsOf = (one: string) => waiting.filter(({ group }) => group === one);
+  return groups.map((one) => toOperation(tools, rowsOf(one)));
 }
 
 export function toError({ requestId, ...problem }: StoredError): ApiError {

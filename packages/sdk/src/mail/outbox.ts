@@ -210,10 +210,14 @@ export function outdated(operations: readonly OperationRow[], now: number): Oper
   // What goes out later can be taken back until then, and says what it was made of.
   const isNeeded = (one: OperationRow) =>
     isLive(one) ||
-    Date.parse(one.mail?.sendAt ?? '') > now ||
-    Number(one.sentAt) + 1000 * Number(one.undoSeconds) > now;
-  const refs = operations.filter(isNeeded).flatMap(refsOf);
-  const named = new Set(refs.map((id) => readLocalId(id).seq));
+    (!one.error &&
+      (Date.parse(one.mail?.sendAt ?? '') > now ||
+        Number(one.sentAt) + 1000 * Number(one.undoSeconds) > now));
+  const seqsOf = (one: OperationRow) => refsOf(one).map((id) => readLocalId(id).seq);
+  // What takes a change back may be refused: then that one counts again.
+  const named = new Set(
+    operations.filter(isNeeded).flatMap((one) => [one.inverseOf, ...seqsOf(one)]),
+  );
   const over = operations.filter((operation) => !isLive(operation));
   // As many that were refused as of others: of those somebody may want the text.
   const kept = (one: OperationRow) => (isUnsettled(one, operations) ? 2 : 1) * KEPT;

@@ -88,7 +88,7 @@ export async function toCall(
       if (typeof blob !== 'string') return attachment;
       const bytes = await copy.bytes(blob);
       // It was lost with the store that had it: the mail waits, since the next start may find it.
-      if (!bytes) throw new Error('a file is gone');
+      if (!bytes) throw new Error('the file is gone');
       return { ...attachment, content: toBase64(bytes) };
     });
     return { body: { ...body, attachments: await Promise.all(filled) }, key };

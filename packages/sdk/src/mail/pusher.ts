@@ -8,7 +8,7 @@ import { startsAnew } from './apply-page.ts';
 import type { Copy } from './copy.ts';
 import { placesOf } from './fold.ts';
 import { locateLeft } from './named.ts';
-import { acked, ended, endings, nextBatches, outdated, takerOf } from './outbox.ts';
+import { acked, ended, endings, isUnsettled, nextBatches, outdated, takerOf } from './outbox.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
 import {
   blobsOf,
@@ -19,7 +19,6 @@ import {
   put,
   type Reading,
   removal,
-  removeBlobs,
 } from './rows.ts';
 import type { Change } from './store.ts';
 import type { Lead, Syncer } from './syncer.ts';
@@ -80,7 +79,11 @@ export class Pusher {
     const old = kind === 'append' && mail?.draft && locateLeft(mail.draft, copy);
     if (!old) return;
     const { uid, ...place } = old;
-    await server.call('POST /mail/delete', { body: { ...place, uids: [uid] } });
+    const deleting = server.call('POST /mail/delete', { body: { ...place, uids: [uid] } });
+    // The new one is stored: that is not refused with this.
+    await deleting.catch((error: unknown) => {
+      if (!isRefusal(error)) throw error;
+    });
   }
 
   /** @throws StaleEpochError where another tab leads */
@@ -149,8 +152,7 @@ export class Pusher {
   /** @throws the error, where the same request may succeed later */
   async #refused(batch: readonly OperationRow[], error: unknown, isAgain: boolean): Promise<void> {
     const { copy, epoch, due } = this.#lead;
-    if (!(error instanceof ApiError) || endsSession(error) || isPassing(error) || isForeign(error))
-      throw error;
+    if (!isRefusal(error)) throw error;
     const [first] = batch;
     const { status, code, detail, errors, requestId } = error;
     const { draft, inReplyTo } = first?.mail ?? {};
@@ -201,17 +203,17 @@ export class Pusher {
     return endings(this.#lead.copy).flatMap((one) => this.#cancel(one));
   }
 
-  /** It never goes. What takes back a mail that was to be sent becomes its draft: nothing written is lost. */
+  /** It never goes. What takes back a mail that was to be sent becomes its draft: nothing written is lost, unless it is forgotten. */
   #cancel(operation: OperationRow): Change[] {
-    const { needs: _, ...draft } = operation;
+    const { needs: _, ...taker } = operation;
     const { copy } = this.#lead;
+    const { operations } = copy;
+    const target = operations.find(({ seq }) => seq === taker.inverseOf);
     // Taken back twice, it is one draft.
-    if (
-      draft.kind === 'send' &&
-      draft.inverseOf &&
-      takerOf(draft.inverseOf, copy.operations) === operation
-    )
-      return [put('operations', { ...draft, kind: 'append' })];
+    if (target && taker.kind === 'send' && takerOf(target.seq, operations) === operation)
+      return taker.mail
+        ? [put('operations', { ...taker, kind: 'append' })]
+        : [put('operations', { ...taker, state: 'done' }), ...this.#filesOf(target)];
     return this.#over([{ ...ended(operation, 'cancelled'), ...stayed(operation, copy) }]);
   }
 
@@ -222,10 +224,12 @@ export class Pusher {
   #filesOf(operation: OperationRow): Change[] {
     const { account, seq } = operation;
     const { operations } = this.#lead.copy;
-    const others = operations.filter((one) => one.seq !== seq && isWaiting(one));
-    const needed = new Set(others.flatMap(blobsOf));
-    const files = blobsOf(operation).filter((blob) => !needed.has(blob));
-    return removeBlobs(account, files);
+    const others = operations.filter(
+      (one) => one.seq !== seq && (isWaiting(one) || isUnsettled(one, operations)),
+    );
+    const needed = others.flatMap(blobsOf);
+    const files = blobsOf(operation).filter((blob) => !needed.includes(blob));
+    return files.map((blob) => ({ remove: 'blobs', key: [account, blob] }));
   }
 
   #prune(): Change[] {
@@ -241,6 +245,10 @@ export class Pusher {
 /** The mailbox whose messages a change is of. */
 export const homeOf = ({ kind, mailbox, box }: OperationRow, copy: Copy): MailboxRow | undefined =>
   kind === 'send' || kind === 'mailbox' ? undefined : copy.home(mailbox, box);
+
+/** Whether the server refused it for good: what is no refusal may succeed later. */
+const isRefusal = (error: unknown): error is ApiError =>
+  error instanceof ApiError && !endsSession(error) && !isPassing(error) && !isForeign(error);
 
 /** Whether the first attempt changed the mailbox, and its answer was lost. */
 const wasMade = ({ kind }: OperationRow, error: unknown, isAgain: boolean) =>

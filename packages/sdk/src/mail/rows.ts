@@ -236,10 +236,6 @@ export function blobsOf({ mail }: OperationRow): string[] {
   return mail?.attachments?.flatMap(({ blob }) => blob ?? []) ?? [];
 }
 
-export function removeBlobs(account: string, blobs: readonly string[]): Change[] {
-  return blobs.map((blob) => ({ remove: 'blobs', key: [account, blob] }));
-}
-
 /** Whether it changes what is shown. */
 export function isLive(operation: OperationRow): boolean {
   return isWaiting(operation) || operation.state === 'acked';

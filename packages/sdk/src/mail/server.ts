@@ -55,7 +55,7 @@ export class MailServer {
   readonly #to: TransportOptions;
   #token: string | undefined;
   /** When a new token is fetched although the old one is good. */
-  #renewAt = Number.POSITIVE_INFINITY;
+  #renewAt = Infinity;
   #renewal: Promise<string> | undefined;
   /** By the platform's ticks: before it nothing is asked. */
   pausedUntil = 0;
@@ -140,15 +140,14 @@ export class MailServer {
   async #renew(): Promise<string> {
     const { auth, platform, address } = this.#options;
     try {
-      const { token, expires_in } = await (typeof auth === 'function'
+      const { token, expires_in = Infinity } = await (typeof auth === 'function'
         ? this.#inTime(auth())
         : this.#send<Token>('POST /mail/token', { body: auth }, undefined));
       const owner = ownerOf(token);
       if (address !== undefined && owner !== undefined && owner !== address) {
         throw new SessionEnded(`the token is of ${owner}, not of ${address}`);
       }
-      const lifeMs = expires_in === undefined ? Number.POSITIVE_INFINITY : expires_in * 1000;
-      this.#renewAt = platform.now() + 0.8 * lifeMs;
+      this.#renewAt = platform.now() + 800 * expires_in;
       this.#token = token;
       return token;
     } catch (error) {

@@ -94,8 +94,8 @@ export class Tabs {
 
   /** The page is frozen or goes away: another one leads from now on. */
   async leave(): Promise<void> {
-    if (this.epoch === undefined) return;
-    const epoch = this.epoch;
+    const { epoch } = this;
+    if (epoch === undefined) return;
     // Who has the lock next leads at once; the row says it to those without locks.
     this.deposed();
     await this.#options.store.update('accounts', [this.#options.account], (row) => {

@@ -52,7 +52,7 @@ export function listView(
 /** Ids of all that match. */
 export function listIds(copy: Copy, name: string, options: WatchOptions): Promise<MessageId[]> {
   return copy.consistent(async (overlay) => {
-    const { shown } = await newest(copy, name, overlay, options, Number.POSITIVE_INFINITY);
+    const { shown } = await newest(copy, name, overlay, options, Infinity);
     return shown.map(({ id }) => id);
   });
 }
@@ -183,11 +183,7 @@ const dateOf = ({ base, facts }: Shown) => base?.date ?? (Date.parse(facts.inter
 
 /** Newest first. */
 function byDate(a: Shown, b: Shown): number {
-  return (
-    dateOf(b) - dateOf(a) ||
-    (b.base?.uid ?? Number.POSITIVE_INFINITY) - (a.base?.uid ?? Number.POSITIVE_INFINITY) ||
-    0
-  );
+  return dateOf(b) - dateOf(a) || (b.base?.uid ?? Infinity) - (a.base?.uid ?? Infinity) || 0;
 }
 
 export function toMessage(

@@ -3,12 +3,23 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
   ApiError,
+  type MailClient,
   type MessageLocation,
   memoryStore,
   type Operation,
   type SendOperation,
 } from '../../src/mail.ts';
 import { World } from './world.ts';
+
+/** More changes than are kept when they are over. */
+async function flagOften(world: World, client: MailClient): Promise<void> {
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  await world.pass(1000);
+  for (let i = 0; i < 60; i++) {
+    const flagging = client.mailbox('INBOX').flag([1], { [i % 2 ? 'add' : 'remove']: ['$x'] });
+    await world.pass(100, (await flagging).applied);
+  }
+}
 
 const mail = { to: [{ address: 'bob@sender.test' }], subject: 'Later', text: 'Hello' };
 
@@ -152,14 +163,7 @@ test('a draft that the server refuses after a reload is stored with its text and
   await world.pass(60_000);
   assert.equal(world.account.mailbox('Drafts').uids.length, 0);
   // Many changes later it is there still.
-  world.account.deliver('INBOX', { subject: 'Hi' });
-  await world.pass(1000);
-  for (let i = 0; i < 60; i++) {
-    const flagging = second.client
-      .mailbox('INBOX')
-      .flag([1], { [i % 2 ? 'add' : 'remove']: ['$x'] });
-    await world.pass(100, (await flagging).applied);
-  }
+  await flagOften(world, second.client);
   world.kill(second);
   const { client } = await world.open();
   await world.pass(60_000);
@@ -243,6 +247,8 @@ test('a refused mail whose draft is refused, too, can be a draft once there is r
   await world.pass(10_000, failed);
   await failed;
   for (const times of [1, 2]) {
+    // Many changes later its files are there still.
+    await flagOften(world, client);
     assert.deepEqual(
       refused.map(({ id }) => id),
       Array(times).fill(sent.id),
@@ -256,6 +262,53 @@ test('a refused mail whose draft is refused, too, can be a draft once there is r
     [['a.txt']],
   );
   assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
+});
+
+test('a refused mail for later that is forgotten is told of no more, however many changes come', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  world.server.failNext({ status: 422, code: 'mail_server_refused' }, '/mail/send');
+  const sendAt = new Date(world.server.clock.now() + 86_400_000).toISOString();
+  const sent = await client.send({ ...mail, sendAt });
+  const failed = assert.rejects(sent.applied, /mail_server_refused/);
+  await world.pass(1000, failed);
+  await failed;
+  await sent.forget();
+  await flagOften(world, client);
+  client.on('rejected', () => assert.fail('told again'));
+});
+
+test('what is kept as a draft and forgotten at once is what was said first', async () => {
+  for (const [first, drafts] of [
+    ['undo', [['a.txt']]],
+    ['forget', []],
+  ] as const) {
+    const world = new World({ seed: 1, withLocks: true });
+    const [{ client }, { client: other }] = [await world.open(), await world.open()];
+    await world.pass(5000);
+    const told = [client, other].map(async (one) => {
+      const { promise, resolve } = Promise.withResolvers<Operation>();
+      one.on('rejected', ({ operation }) => resolve(operation));
+      return await promise;
+    });
+    world.server.failNext({ status: 507, code: 'quota_exceeded' }, '/mail/append');
+    await client.saveDraft({
+      ...mail,
+      attachments: [{ filename: 'a.txt', content: Buffer.from('a') }],
+    });
+    await world.pass(5000);
+    const [here, there] = await Promise.all(told);
+    await Promise.all([here?.[first](), there?.[first === 'undo' ? 'forget' : 'undo']()]);
+    await world.pass(5000);
+    const { uids, find } = world.account.mailbox('Drafts');
+    assert.deepEqual(
+      uids.map((uid) => find(uid)?.attachments.map(({ filename }) => filename)),
+      drafts,
+    );
+    assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
+    assert.deepEqual(await client.pending(), []);
+  }
 });
 
 test('mail that another device sent is listed while it waits, and cancelled here', async () => {
@@ -400,6 +453,41 @@ test('mail that waits and is taken back is one draft, also where the tab dies at
     ['Newer'],
   );
   assert.deepEqual(world.account.mailbox('Drafts').uids, [2]);
+});
+
+test('mail that waits and is taken back is one draft, whatever is said of the one that it was written in', async () => {
+  for (const [status, code, left] of [
+    [503, 'unavailable', 1],
+    [422, 'mail_server_refused', 2],
+    [409, 'uidvalidity_changed', 2],
+    [404, 'mailbox_not_found', 2],
+  ] as const) {
+    const world = new World({ seed: 1, withLocks: true });
+    world.account.deliver('INBOX', { subject: 'Hi' });
+    const { client } = await world.open();
+    await world.pass(5000);
+    const refused: Operation[] = [];
+    client.on('rejected', ({ operation }) => refused.push(operation));
+    const { operation, ...draft } = await client.saveDraft(mail);
+    await world.pass(1000, operation.applied);
+    world.server.online = false;
+    world.server.dropSockets();
+    await world.pass(8000);
+    const inReplyTo = { mailbox: 'INBOX', id: 1 };
+    const sent = await client.send({ ...mail, draft, inReplyTo, text: 'Newer' });
+    const taking = sent.cancel();
+    await world.pass(0, taking);
+    await taking;
+    world.server.failNext({ status, code }, '/mail/delete');
+    world.server.online = true;
+    client.reconnect();
+    await world.pass(60_000);
+    const { uids, find } = world.account.mailbox('Drafts');
+    assert.deepEqual(refused, []);
+    assert.equal(uids.length, left, code);
+    assert.match(new TextDecoder().decode(find(uids.at(-1) ?? 0)?.source), /^In-Reply-To: /m);
+    assert.deepEqual(await client.pending(), []);
+  }
 });
 
 test('mail that waits and is taken back twice at once is one draft', async () => {
