@@ -73,7 +73,8 @@ export async function* fetchAll(
   const columns = columnsOf(request);
   const isMany = uids.length > WITHOUT;
   const isByIndex = isMany && needs.onlyFlags;
-  const isByFacts = isMany && !isByIndex && !needs.structure && columns.every(isFact);
+  // They need the index as it is now: after each change of flags all of it is copied.
+  const isByFacts = isMany && !isByIndex && !marksSeen && !needs.structure && columns.every(isFact);
   const atOnce = needs.source ? WITH_SOURCE : needs.texts || needs.headers ? WITH_TEXTS : WITHOUT;
   const size = isByIndex ? ONLY_FLAGS : isByFacts ? WITHOUT : atOnce;
   const count: Unsent = { undecoded: 0, missing: 0 };
@@ -94,7 +95,7 @@ export async function* fetchAll(
     const since = request.changedSince ?? 0;
     const wanted = since === 0 ? read : read.filter((row) => columnOf(row, 'modseq') > since);
     // Of facts, more are read at once than of what belongs to them.
-    const hasMore = needs.source || needs.headers || marksSeen;
+    const hasMore = needs.source || needs.headers;
     const groups = isByFacts && hasMore ? [...chunks(wanted, atOnce)] : [wanted];
     for (const [index, some] of groups.entries()) {
       if (index > 0) await takeTurnOf(session.user);

@@ -69,6 +69,29 @@ test('of sources a quarter of a megabyte is read before the client has taken wha
   assert.equal(octets, uids.length * size);
 });
 
+test('where a FETCH sets \\Seen, the index of the mailbox is not made again for each piece', async () => {
+  const imap = {
+    facts: { read: () => assert.fail('each read needs the index as it is now') },
+    rows: async (_mailbox: unknown, uids: readonly number[]) =>
+      uids.map((uid) => ({ uid, modseq: 1, flags: '', size: 1, body_id: uid })),
+    bodies: async (ids: readonly number[]) =>
+      new Map(ids.map((id) => [id, { content: Buffer.of(0x78) }])),
+  };
+  const setFlags = async (_user: unknown, uids: readonly number[]) => ({
+    updated: uids.map((uid) => ({ uid, flags: ['\\Seen'], modseq: '2' })),
+  });
+  const session = {
+    ...sessionOf(UIDS.slice(0, 600), imap).session,
+    ...{ services: { mailstore: { imap, setFlags } }, told: new Map() },
+    setOf: (uids: readonly number[]) => uids,
+  } as unknown as Session;
+  let seen = 0;
+  for await (const part of fetching(false).run(session, new Cursor([' 1:* BODY[]']))) {
+    for (const one of [part].flat()) seen += String(one).split('\\Seen').length - 1;
+  }
+  assert.equal(seen, 600);
+});
+
 test('a header of any size is read once, as far as headers are, and no more once the client left', async () => {
   let octets = 0;
   const structure = JSON.stringify({ part: '', headerStart: 0, bodyStart: 50_000_000 });
