@@ -73,7 +73,7 @@ export function createServer(options: ServerOptions): { app: Api; limits: RateLi
   // A trusted proxy, or one on this machine, forwards the requests of many clients.
   const isExempt = (address: string) => isLoopback(address) || isTrusted(address);
   limitConnections(app.server, options.connections, isExempt, options.logger);
-  beginInTurn(app.server, (request) => addressOf(request, isTrusted));
+  beginInTurn(app.server, (request) => addressOf(request, isTrusted), options.logger);
   // Node answers any other expectation than 100-continue with a 417 without a body. To ignore it is allowed, too (RFC 9110
   // section 10.1.1).
   app.server.on('checkExpectation', (request, response) =>

@@ -5,6 +5,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
+import { pino } from 'pino';
 import { atEnd } from '../../../test/support/at-end.ts';
 import { acceptJsonBodies } from './json-body.ts';
 import { beginInTurn, noteUpgrades } from './request-turns.ts';
@@ -12,9 +13,9 @@ import type { Api } from './route-tools.ts';
 
 const GET = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`;
 
-async function start(answer: RequestListener) {
+async function start(answer: RequestListener, write = (_line: string) => {}) {
   const server = createServer({ shouldUpgradeCallback: noteUpgrades(() => true) }, answer);
-  beginInTurn(server, () => '192.0.2.1');
+  beginInTurn(server, () => '192.0.2.1', pino({}, { write }));
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const { port } = server.address() as AddressInfo;
   atEnd(() => {
@@ -66,10 +67,14 @@ test('behind an answer that closes the connection no request is begun', async ()
 
 test('who sends more ahead loses the connection, and no other; from then on Node gets pieces of what he sends', async () => {
   let begun = 0;
-  const { open, server } = await start((request, response) => {
-    begun++;
-    if (request.url === '/other') response.end();
-  });
+  const told: string[] = [];
+  const { open, server } = await start(
+    (request, response) => {
+      begun++;
+      if (request.url === '/other') response.end();
+    },
+    (line) => told.push(JSON.parse(line).msg),
+  );
   let made = 0;
   server.on('request', () => made++);
   const [first, second, other] = [await open(), await open(), await open()];
@@ -83,6 +88,7 @@ test('who sends more ahead loses the connection, and no other; from then on Node
   assert.ok((await send(second)) - before < 200, `of an open one Node made ${made} requests`);
   assert.ok((await send(await open())) - before < 400, `of a new one Node made ${made} requests`);
   assert.equal(begun, 3);
+  assert.match(told.join(), /^HTTP connection closed: more than 16 requests of it waited [^,]*$/);
   other.write(GET('/other'));
   assert.match(String(await once(other, 'data')), /^HTTP\/1.1 200/);
 });
@@ -160,7 +166,7 @@ test('of many requests of one client at once, those of others come in between', 
     begun.push(url);
     now += 6;
   });
-  beginInTurn(server, ({ url = '' }) => url);
+  beginInTurn(server, ({ url = '' }) => url, pino({ enabled: false }));
   for (const url of ['192.0.2.1', '192.0.2.1', '198.51.100.1']) {
     server.emit('request', { url, socket: {} }, new EventEmitter());
   }

@@ -2,6 +2,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { LRUCache } from 'lru-cache';
+import type { Logger } from 'pino';
 import { entries } from '../../platform/memory/memory.ts';
 import { clientKey, enterTurn, networkKey, type Party } from '../../platform/net/net.ts';
 
@@ -37,6 +38,8 @@ const PIECE = 1024;
 
 /** How long a client is read so, from his last slip on. */
 const SUSPECTED_MS = 600_000;
+/** Milliseconds from one line of the log to the next. */
+const LOG_EVERY_MS = 60_000;
 
 /** Connections that are not read as HTTP any more. */
 const upgraded = new WeakSet<Socket>();
@@ -77,6 +80,12 @@ function readInPieces(socket: Socket): void {
 class Suspects {
   readonly #open = new Map<string, Set<Socket>>();
   readonly #suspected = new LRUCache<string, true>({ ...entries(10_000), ttl: SUSPECTED_MS });
+  readonly #logger: Pick<Logger, 'warn'>;
+  #loggedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(logger: Pick<Logger, 'warn'>) {
+    this.#logger = logger;
+  }
 
   add(socket: Socket): void {
     const client = clientKey(socket.remoteAddress ?? '');
@@ -93,7 +102,16 @@ class Suspects {
     const client = clientKey(remoteAddress);
     const isKnown = this.#suspected.has(client);
     this.#suspected.set(client, true);
-    if (!isKnown) for (const socket of this.#open.get(client) ?? []) readInPieces(socket);
+    if (isKnown) return;
+    for (const socket of this.#open.get(client) ?? []) readInPieces(socket);
+    // Whoever wrote it sees a reset, which does not say why.
+    const now = performance.now();
+    if (now - this.#loggedAt < LOG_EVERY_MS) return;
+    this.#loggedAt = now;
+    this.#logger.warn(
+      { ip: remoteAddress },
+      `HTTP connection closed: more than ${WAITING_MAX} requests of it waited for the answer of another`,
+    );
   }
 }
 
@@ -104,8 +122,12 @@ class Suspects {
  *
  * @param addressOf of the client that a request comes from
  */
-export function beginInTurn(server: Server, addressOf: (request: IncomingMessage) => string): void {
-  const suspects = new Suspects();
+export function beginInTurn(
+  server: Server,
+  addressOf: (request: IncomingMessage) => string,
+  logger: Pick<Logger, 'warn'>,
+): void {
+  const suspects = new Suspects(logger);
   server.on('connection', (socket) => suspects.add(socket));
   const listeners = server.listeners('request');
   server.removeAllListeners('request');
