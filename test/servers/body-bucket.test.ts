@@ -348,6 +348,8 @@ void suite('bodies in a bucket', () => {
       told.join(),
       /^a body could not be stored: \S+ answered .*\(403\); its mail is deferred/,
     );
+    // Once the key has its rights nobody has to send a large mail for that to be known.
+    await until(async () => (await late.readiness()) && told.includes('bodies are stored again'));
     late.close();
     assert.deepEqual(await keys(), before);
   });

@@ -146,9 +146,9 @@ export class Bodies {
 
   async #test(): Promise<void> {
     await this.#compareIds();
-    // Another's store is left as it is. A bucket that takes an octet may refuse more: that ends no outage.
-    const { wasTried, isRefusing } = this.#health;
-    const isDue = !wasTried || (isRefusing && !this.#store.isRemote);
+    // Another's store is left as it is. A bucket that took an octet may refuse more: one more octet ends no such outage.
+    const { tookTrial, isRefusing } = this.#health;
+    const isDue = !tookTrial || (isRefusing && !this.#store.isRemote);
     if (isDue && !this.#mismatch) await this.#health.tried(tryToKeep(this.#store));
   }
 

@@ -25,7 +25,7 @@ export class StoreHealth {
   /** It answers, and takes no bodies: it is full, for example, or may only be read. */
   readonly #uploads: Outage<StoreUnavailable>;
   #wasAsked = false;
-  #wasTried = false;
+  #tookTrial = false;
   #testing: Promise<StoreUnavailable | undefined> | undefined;
   #testedAt = Number.NEGATIVE_INFINITY;
   #next: NodeJS.Timeout | undefined;
@@ -64,9 +64,9 @@ export class StoreHealth {
     return this.#uploads.isOn;
   }
 
-  /** Whether it was given a body on trial. */
-  get wasTried(): boolean {
-    return this.#wasTried;
+  /** Whether it took a body on trial. */
+  get tookTrial(): boolean {
+    return this.#tookTrial;
   }
 
   /** Whether it was ever tested. */
@@ -99,9 +99,11 @@ export class StoreHealth {
 
   /** Reports what becomes of a body on trial. */
   async tried(trial: Promise<void>): Promise<void> {
-    this.#wasTried = true;
     await trial.then(
-      () => this.accepted(),
+      () => {
+        this.#tookTrial = true;
+        this.accepted();
+      },
       (error: unknown) => this.refused(error),
     );
   }
