@@ -71,11 +71,15 @@ export class MessageFacts {
   }
 
   /** Their places in conversations, as who asks makes them of their texts. */
-  async ofThreads(user: MailUser, mailbox: MailboxRow, asked: AskedNumbers): Promise<void> {
-    const { uids, make, take } = asked;
+  async ofThreads(
+    user: MailUser,
+    mailbox: MailboxRow,
+    kind: 'threads' | 'subjects',
+    { uids, make, take }: AskedNumbers,
+  ): Promise<void> {
     const index = await this.#store.indexAtHand(user, mailbox);
     if (index) {
-      const of = { mailboxId: mailbox.id, kind: 'threads', all: index.uids } as const;
+      const of = { mailboxId: mailbox.id, kind, all: index.uids };
       const there = amongThose(uids, index.uids);
       await readNumbers(this.#database, of, { uids: there, make, take });
       return;

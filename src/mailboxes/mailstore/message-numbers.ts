@@ -15,8 +15,11 @@ import {
 } from '../../platform/database/database.ts';
 import { positionOf } from './mailbox-indexes.ts';
 
-/** What the numbers say: of the row of a message, or of its place in a conversation. */
-const KINDS = { facts: 1, threads: 2 };
+/**
+ * What the numbers say: of the row of a message, or of its place in a conversation, which without regard to References is
+ * known without its source. Other numbers need another kind: rows of before stay.
+ */
+const KINDS = { facts: 1, threads: 2, subjects: 3 };
 export type NumbersKind = keyof typeof KINDS;
 
 /** UIDs of one row. */

@@ -138,9 +138,7 @@ export class Search {
     const unread = rows.filter(({ kept_search }) => kept_search === undefined);
     const ids = unread.map(({ body_id }) => body_id);
     const texts =
-      ids.length > 0
-        ? await imap.searchTexts(ids, neededText(this.#key))
-        : new Map<number, string>();
+      ids.length > 0 ? await imap.searchTexts(ids, this.#needed) : new Map<number, string>();
     const lacking = rows.filter(
       ({ kept_search, body_id }) =>
         kept_search === null || (kept_search === undefined && !texts.has(body_id)),

@@ -62,13 +62,16 @@ async function findThreads(
   const { services, user, selected } = session;
   const { facts } = services.mailstore.imap;
   const pace = new Pace(session);
-  const make = (lacking: readonly number[]) => makeNumbers(session, lacking, pace);
+  // By subjects no source is read.
+  const isBySubject = algorithm === 'ORDEREDSUBJECT';
+  const kind = isBySubject ? 'subjects' : 'threads';
+  const make = (lacking: readonly number[]) => makeNumbers(session, lacking, !isBySubject, pace);
   const threads = new Threads();
   const there: number[] = [];
   for (let at = 0; at < found.length; at += AT_A_TIME) {
     await pace.yieldTurn();
     const uids = found.slice(at, at + AT_A_TIME);
-    await facts.ofThreads(user, selected.mailbox, {
+    await facts.ofThreads(user, selected.mailbox, kind, {
       ...{ uids, make },
       take(uid, ...numbers) {
         there.push(uid);
@@ -76,7 +79,6 @@ async function findThreads(
       },
     });
   }
-  const isBySubject = algorithm === 'ORDEREDSUBJECT';
   const forest = isBySubject ? await threads.bySubject() : await threads.byReferences();
   return { forest, uids: there };
 }
@@ -84,13 +86,14 @@ async function findThreads(
 async function makeNumbers(
   session: Session,
   uids: readonly number[],
+  withReferences: boolean,
   pace: Pace,
 ): Promise<MadeNumbers> {
   const { services, user, selected } = session;
   const made = new Map<number, readonly number[]>();
   const dates = await services.mailstore.imap.facts.read(user, selected.mailbox, uids);
   const sentAt = new Map(dates.map(({ uid, sent_at }) => [uid, sent_at]));
-  for await (const messages of readTexts(session, uids, true, pace)) {
+  for await (const messages of readTexts(session, uids, withReferences, pace)) {
     for (const { uid, envelope, texts } of messages) {
       const { text, isReply } = readBaseSubject(envelope.subject ?? '');
       const numbers = threadNumbers({

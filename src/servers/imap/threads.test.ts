@@ -2,9 +2,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { Cursor } from './cursor.ts';
+import type { Session } from './session.ts';
 import { readBaseSubject } from './sort-keys.ts';
+import { threading } from './thread.ts';
 import { threadNumbers } from './thread-numbers.ts';
 import { Threads, writeForest } from './threads.ts';
+
+type Facts = Session['services']['mailstore']['imap']['facts'];
 
 interface Mail {
   readonly id?: string;
@@ -145,4 +150,33 @@ test('a thread may be as deep as there are messages, in any order', async () => 
   assert.equal(await byReferences(chain), `(${numbers.join(' ')})`);
   const backwards = chain.toReversed().map((mail, at) => ({ ...mail, at: -at }));
   assert.equal(await byReferences(backwards), `(${numbers.toReversed().join(' ')})`);
+});
+
+test('by subjects no source is read: it may be large, or in a bucket that is away', async () => {
+  const uids = [1, 2, 3];
+  const facts = {
+    read: async () => uids.map((uid) => ({ uid, sent_at: uid })),
+    async ofThreads(...[, , kind, { make, take }]: Parameters<Facts['ofThreads']>) {
+      assert.equal(kind, 'subjects');
+      for (const [uid, numbers] of await make(uids)) {
+        take(uid, Float64Array.from(numbers), 0, numbers.length);
+      }
+    },
+  };
+  const imap = {
+    facts,
+    rows: async (_mailbox: unknown, asked: readonly number[], columns: readonly string[]) => {
+      assert.deepEqual(columns, ['body_id', 'envelope']);
+      const envelope = (uid: number) => JSON.stringify({ subject: uid === 2 ? 'b' : 'a' });
+      return asked.map((uid) => ({ uid, body_id: uid, envelope: envelope(uid) }));
+    },
+  };
+  const session = {
+    selected: { uids, mailbox: {}, saved: [] },
+    user: { accountId: 1, userId: 'u', address: 'a@b.test' },
+    channel: { signal: new AbortController().signal },
+    services: { mailstore: { imap } },
+  } as unknown as Session;
+  const answer = threading(true).run(session, new Cursor([' ORDEREDSUBJECT UTF-8 ALL']));
+  assert.equal((await Array.fromAsync(answer)).join(''), '* THREAD (1 3)(2)\r\n');
 });
