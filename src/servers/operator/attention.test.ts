@@ -248,6 +248,14 @@ onEachEngine('attention', (engine) => {
     const again = { ...gone('a', 5), startedAt: NOW - 9 * MINUTE };
     assert.deepEqual(await lost(gone('a', 10), again, started('a', 4)), [], 'killed twice');
     assert.deepEqual(await lost(gone('a', 10), again), ['a']);
+    const replaced = [gone('a', 10), { ...gone('a', 10), id: 'a2' }, started('d', 9)];
+    assert.deepEqual(await lost(...replaced), ['a'], 'one for two');
+    assert.deepEqual(
+      await lost(...replaced, started('d', 8)),
+      [],
+      'a machine with two for one with two',
+    );
+    assert.deepEqual(await lost(...replaced, started('b', 8), started('b', 60)), ['a']);
   });
 
   test('a backup that is older than asked is told, with since when', async () => {

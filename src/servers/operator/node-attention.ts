@@ -25,8 +25,8 @@ const SILENT = { fromMs: 2 * MINUTE_MS, untilMs: 120 * MINUTE_MS };
 
 /**
  * The nodes that went silent and nobody took the place of. A process that was started again has another row; a machine
- * or a pod that was replaced has another host, too: so each node that was started later on the same host, or as the first
- * one of a new host, stands for one that is gone. It may be gone itself by now.
+ * or a pod that was replaced has another host, too: so each node that was started later on the same host, or on one
+ * that had none then, stands for one that is gone. It may be gone itself by now.
  */
 function lostNodes(all: readonly NodeView[], now: EpochMs): NodeView[] {
   const silent = all.filter(({ isRunning }) => !isRunning);
@@ -35,12 +35,12 @@ function lostNodes(all: readonly NodeView[], now: EpochMs): NodeView[] {
     const next = [...later].find((one) => one.startedAt > gone.seenAt && mayBe(one));
     return next !== undefined && later.delete(next);
   };
-  const isFirst = ({ host, startedAt }: NodeView) =>
-    !all.some((one) => one.host === host && one.startedAt < startedAt);
+  const isNew = (host: string, { seenAt }: NodeView) =>
+    !all.some((one) => one.host === host && one.startedAt <= seenAt);
   return silent
     .toSorted((one, other) => other.seenAt - one.seenAt)
     .filter((gone) => !take(gone, ({ host }) => host === gone.host))
-    .filter((gone) => !take(gone, isFirst))
+    .filter((gone) => !take(gone, ({ host }) => isNew(host, gone)))
     .filter(({ seenAt }) => seenAt < now - SILENT.fromMs && seenAt > now - SILENT.untilMs);
 }
 
