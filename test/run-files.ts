@@ -27,11 +27,29 @@ for (const event of ['unhandledRejection', 'uncaughtException'] as const) {
 // Nobody reads what it says any more: to say that would fail as well, again and again.
 for (const out of [process.stdout, process.stderr]) out.on('error', () => process.exit(1));
 const events = run({ files: process.argv.slice(2), isolation: 'none' });
+let isOver = false;
 events.on('test:summary', ({ success }) => {
+  isOver = true;
   if (!success) process.exitCode = 1;
+});
+// A test ends before that, so that the tests are over then. Without it, what they left open keeps the process.
+const watch = setTimeout(() => {
+  isOver = true;
+  process.stderr.write(`what tests left open: ${process.getActiveResourcesInfo().join(', ')}\n`);
+  process.exit(1);
+}, 2 * readTimeout()).unref();
+events.on('test:complete', () => watch.refresh());
+// Only this stack says which test did that.
+process.on('exit', () => {
+  if (!isOver) process.stderr.write(`${new Error('the process ended before its tests').stack}\n`);
 });
 // Where nothing is compiled yet, others that start meanwhile need not compile it as well: by itself Node keeps it at the end.
 events.on('test:pass', ({ nesting }) => {
   if (nesting === 0) flushCompileCache();
 });
 for (const reporter of [new Spec(), fileTimes]) compose(events, reporter).pipe(process.stdout);
+
+function readTimeout(): number {
+  const [, ms] = /--test-timeout=(\d+)/.exec(process.execArgv.join(' ')) ?? [];
+  return Number(ms ?? 300_000);
+}

@@ -94,7 +94,7 @@ async function runGroup(group: Group, { timeoutMs, environment }: Suites) {
       ...group.environment,
     },
   });
-  const [written, errors, [code]] = await Promise.all([
+  const [written, errors, [code, signal]] = await Promise.all([
     text(child.stdout),
     text(child.stderr),
     once(child, 'exit'),
@@ -111,7 +111,8 @@ async function runGroup(group: Group, { timeoutMs, environment }: Suites) {
   console.log(
     `${passed ? '✔' : '✖'} ${name}: ${counts.pass} of ${counts.tests} passed, ${seconds} s`,
   );
-  return { passed, counts, times, reasons: passed ? '' : `✖ ${name}\n${readReasons(shown)}` };
+  const reasons = passed ? '' : `✖ ${name} (${code ?? signal})\n${readReasons(shown + errors)}`;
+  return { passed, counts, times, reasons };
 }
 
 /** Reads from Node's output why tests failed; where no test did, how it ended. */
