@@ -108,7 +108,12 @@ export class OpenAccount implements Account {
       // Mail for later was written or taken back, here or on another device.
       if (sentIn(told.mailboxes) !== before) readWaiting();
     });
-    client.on('pending', take);
+    client.on('pending', (told) => {
+      take(told);
+      // Another tab may have made a draft of something, or thrown it away.
+      const left = unsettled(client);
+      this.#unlist(({ operation }) => !left.has(operation.id));
+    });
     let isOfBefore = true;
     const failed = (operation: Operation, reason: string, text: string) => {
       const hasForm = !isOfBefore && !this.#left.has(operation.id);
@@ -120,7 +125,7 @@ export class OpenAccount implements Account {
       const unsay = isOfBefore && !action ? () => {} : say(text, { tone: 'failed', action, forMs });
       live.refused = [...live.refused, { operation, reason, unsay }];
     };
-    live.refused = [];
+    this.#unlist(() => true);
     client.on('rejected', ({ operation, error }) => {
       const reason = reasonOf(error);
       failed(operation, reason, `${describeOperation(operation)} was refused: ${reason}`);
@@ -137,15 +142,18 @@ export class OpenAccount implements Account {
   }
 
   async settle(operation: Operation, how: 'undo' | 'forget'): Promise<void> {
-    const { live } = this;
-    const isOf = (one: Refused) => one.operation.id === operation.id;
-    for (const { unsay } of live.refused.filter(isOf)) unsay();
-    live.refused = live.refused.filter((one) => !isOf(one));
+    this.#unlist((one) => one.operation.id === operation.id);
     try {
       await operation[how]();
     } catch (error) {
       sayFailure('It failed', error);
     }
+  }
+
+  #unlist(isOver: (one: Refused) => boolean): void {
+    const { live } = this;
+    for (const { unsay } of live.refused.filter(isOver)) unsay();
+    live.refused = live.refused.filter((one) => !isOver(one));
   }
 
   /** Again once the next one goes out; each hour too, since another device may have taken one back. */
@@ -175,6 +183,14 @@ export class OpenAccount implements Account {
 
 /** Whether somebody wrote it: it can be a draft. */
 export const isMail = ({ kind }: Operation): boolean => kind === 'send' || kind === 'append';
+
+/** The ids of what was refused, and is neither a draft again nor thrown away: each new listener is told of those. */
+function unsettled(client: MailClient): ReadonlySet<string> {
+  const ids = new Set<string>();
+  for (const name of ['rejected', 'uncertain'] as const)
+    client.on(name, ({ operation }) => ids.add(operation.id))();
+  return ids;
+}
 
 const sentIn = (mailboxes: readonly MailboxInfo[]) =>
   mailboxes.find(({ specialUse }) => specialUse === '\\Sent')?.total;
@@ -253,6 +269,7 @@ export async function signOut(account: OpenAccount): Promise<void> {
 // A change that is only in memory would be lost; one in the copy is not.
 addEventListener('beforeunload', (event) => {
   const isLost = ({ client, live }: OpenAccount) =>
-    client.storage === 'memory' && live.pending.length > 0;
+    client.storage === 'memory' &&
+    (live.pending.length > 0 || live.refused.some(({ operation }) => isMail(operation)));
   if (refused.value.length > 0 || accounts.value.some(isLost)) event.preventDefault();
 });

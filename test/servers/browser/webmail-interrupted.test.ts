@@ -128,11 +128,16 @@ for (const [what, path, keys] of [
     await page.getByRole('button', { name: 'Account', exact: true }).click();
     await page.getByRole('menuitem', { name: 'Sign out' }).click();
     await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+    const other = await page.context().newPage();
+    await other.goto(`${pages.service.url}/webmail`);
+    await other.getByText('1 refused').waitFor();
     appends = true;
     await page.locator('.toast').getByRole('button', { name: 'Keep as a draft' }).click();
     await goTo(page, 'Drafts');
     await rowOf(page, 'The plan').getByText('Has attachments').waitFor();
     await page.getByText('change pending').waitFor({ state: 'detached' });
+    for (const said of [other.getByText('1 refused'), other.locator('.toast')])
+      await said.waitFor({ state: 'detached' });
     await rowOf(page, 'The plan').click();
     await page.getByText('plan.txt').waitFor();
     assert.equal(await textOf(page).inputValue(), 'It is attached.');

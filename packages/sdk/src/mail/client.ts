@@ -232,7 +232,7 @@ export interface ThreadView {
 export interface MailEvents {
   state: { readonly state: MailState; readonly stateReason: string | undefined };
   mailboxes: { readonly mailboxes: readonly MailboxInfo[] };
-  /** Changes were made, or are over: what `pending()` gives now. */
+  /** Changes were made, or are over, also those that were refused: what `pending()` gives now. */
   pending: { readonly pending: readonly Operation[] };
   /**
    * The server refused a change: it is taken back on the screen. Each new listener is told of those of before, too, that

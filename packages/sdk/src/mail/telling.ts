@@ -73,7 +73,10 @@ export class Telling {
 
   #tellPending(): void {
     const pending = pendingOf(this.#tools);
-    const ids = pending.map(({ id }) => id).join();
+    const { operations } = this.#tools.copy;
+    // Also where something that was refused is settled, in another tab perhaps.
+    const refused = operations.filter((row) => isUnsettled(row, operations));
+    const ids = [pending, refused].map((some) => some.map(({ id }) => id)).join('|');
     if (ids === this.#pending) return;
     this.#pending = ids;
     this.emit('pending', { pending });

@@ -274,7 +274,13 @@ test('a refused mail for later that is forgotten is told of no more, however man
   const failed = assert.rejects(sent.applied, /mail_server_refused/);
   await world.pass(1000, failed);
   await failed;
+  const { client: other } = await world.open();
+  await world.pass(1000);
+  const told: number[] = [];
+  other.on('pending', ({ pending }) => told.push(pending.length));
   await sent.forget();
+  await world.pass(5000);
+  assert.equal(told.at(-1), 0);
   await flagOften(world, client);
   client.on('rejected', () => assert.fail('told again'));
 });
