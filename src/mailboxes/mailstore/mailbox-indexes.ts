@@ -32,8 +32,11 @@ type Entry = Pick<Row<'messages'>, 'uid' | 'modseq' | 'flags'>;
 const MESSAGES_MAX = 2_700_000;
 /** A mailbox without a message counts as so many. */
 const MAILBOX_COST = 20;
-/** So nobody's mailboxes push out those of all others. */
-const SHARES = { account: 300_000, tenant: 700_000 };
+/**
+ * So nobody's mailboxes push out those of all others. One above the share is read anew for each piece of an answer: so an
+ * account has room for as many messages as are put in order (`servers/imap/sort-keys.ts`).
+ */
+const SHARES = { account: 600_000, tenant: 700_000 };
 /** Rows of an index that are read at once. */
 export const INDEXED_AT_A_TIME = 5_000;
 
