@@ -231,7 +231,10 @@ onEachEngine('nodes', (engine) => {
     const { database } = await openTestDatabase(engine);
     const refused = Promise.withResolvers<string>();
     await join(database, { hasEvents: false }, { onRefused: refused.resolve });
-    await assert.rejects(join(database), /^NodeRefused: REDIS_URL: .* on \S+: stop that one$/);
+    await assert.rejects(
+      join(database),
+      /^NodeRefused: REDIS_URL: .* on \S+ \(process \d+\): stop that one$/,
+    );
     // What the end of its process does to the connection that holds its lock.
     await endSessions(database);
     assert.deepEqual(await listRunningNodes(database), []);
