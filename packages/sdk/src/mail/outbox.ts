@@ -28,7 +28,7 @@ export interface Outbox {
 export function nextBatches(outbox: Outbox): OperationRow[][] {
   const { operations, placeOf } = outbox;
   const pairs = cancellingPairs(outbox);
-  const { isPending, follow } = readNeeds(operations, pairs);
+  const { isPending, isLost, follow } = readNeeds(operations, pairs);
   const lanes = new Map<Place, OperationRow[]>();
   const closed = new Set<Place>();
   /** Mailboxes that earlier changes use, and those that they make, rename or delete, until the list is as they made it. */
@@ -43,10 +43,11 @@ export function nextBatches(outbox: Outbox): OperationRow[][] {
       (name) => remade.has(name) || (kind === 'mailbox' && used.has(name)),
     );
     for (const name of names) (kind === 'mailbox' ? remade : used).add(name);
-    if (pairs.has(operation.seq) || state === 'acked') continue;
+    const needed = follow(operation.needs ?? 0);
+    // What ends, or is made into a draft, does so first.
+    if (pairs.has(operation.seq) || state === 'acked' || isLost(needed)) continue;
     const lane = laneOf(operation, placeOf);
     const batch = lanes.get(lane);
-    const needed = follow(operation.needs ?? 0);
     const needs = [needed, ...refsOf(operation).map((id) => readLocalId(id).seq)];
     const isReady = !needs.some(isPending);
     // What it needs comes after it, and must not wait for it.

@@ -137,8 +137,13 @@ test('mail that the server refuses after a reload is a draft with its files, whe
   world.server.online = true;
   await world.pass(60_000);
   assert.equal(refused.length, 1);
+  const seen: number[] = [];
+  client.mailbox('Drafts').watch({}, ({ messages }) => seen.push(messages.length));
+  // The server tells of the draft before it answers.
+  world.server.failNext({ delayMs: 3000 }, '/mail/append');
   const keeping = Promise.all([refused[0]?.undo(), refused[0]?.undo()]);
   await world.pass(60_000, keeping);
+  assert.deepEqual([...new Set(seen)], [0, 1], 'the draft was seen twice for a while');
   const { uids, find } = world.account.mailbox('Drafts');
   assert.deepEqual(
     uids.map((uid) => find(uid)?.attachments.map(({ filename }) => filename)),
