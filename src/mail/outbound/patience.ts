@@ -1,10 +1,12 @@
 /**
- * How long we wait for hosts that say nothing. RFC 5321 section 4.5.3.2 asks for 5 minutes until the greeting. Somebody
- * with many domains whose hosts accept and say nothing would fill all slots for as long. So a host that never answered
- * gets 30 s while others wait for a slot, and the whole time while nobody does.
+ * How long an attempt may wait for one host while others wait for its slot. RFC 5321 section 4.5.3.2 gives a host minutes
+ * for its greeting and for each reply. Somebody with many domains whose hosts say nothing, or a line now and then, would
+ * fill all slots for as long. So a host has 30 s until it has the whole message, and 2 minutes more to answer it:
+ * an attempt that is ended then may be repeated although the host took the message, so that is the longer time. While
+ * nobody waits, a host has all the time of the protocol.
+ *
+ * Whether the host answered before is not asked: it would answer once, and be slow from then on.
  */
-import { LRUCache } from 'lru-cache';
-import { entries } from '../../platform/memory/memory.ts';
 import { SmtpFailure } from '../../protocols/smtp-client/smtp-client.ts';
 
 /** The slot of an attempt among all that are under way. */
@@ -17,54 +19,56 @@ export interface SendSlot {
   whenWanted(end: () => void): () => void;
 }
 
-/** One connection that waits for its greeting. */
-export interface Wait {
-  /** Ends the connection. */
-  readonly signal: AbortSignal;
-  /** The host has said something. */
-  onGreeting(): void;
-  /** The connection has ended. @returns whether the host said nothing for the shorter time */
-  end(): boolean;
+/** Milliseconds that a host has while others wait for a slot. */
+export interface PatienceTimes {
+  /** Until it has the whole message. */
+  readonly handover: number;
+  /** For its answer to the message. */
+  readonly answer: number;
 }
 
-const HOSTS_MAX = 10_000;
-const SILENT = new SmtpFailure('the server did not greet us in time, and other mail waited');
+const SLOW = new SmtpFailure('the server took too long, and other mail waited');
 
-export class Patience {
-  readonly #ms: number;
-  /** Addresses of hosts that have answered. */
-  readonly #answering = new LRUCache<string, true>(entries(HOSTS_MAX));
+/** One attempt at one host. */
+export class Wait {
+  /** Ends the connection. */
+  readonly signal: AbortSignal;
+  readonly #slot: SendSlot | undefined;
+  readonly #times: PatienceTimes;
+  readonly #ended = new AbortController();
+  #stop = () => {};
+  #isLong = false;
 
-  /** @param ms that a host has which never answered */
-  constructor(ms: number) {
-    this.#ms = ms;
+  constructor(slot: SendSlot | undefined, times: PatienceTimes, stop: AbortSignal) {
+    this.#slot = slot;
+    this.#times = times;
+    this.signal = AbortSignal.any([stop, this.#ended.signal]);
+    this.#begin(times.handover);
   }
 
-  /** @returns undefined where the host has all the time that the protocol gives it */
-  begin(address: string, slot: SendSlot | undefined, stop: AbortSignal): Wait | undefined {
-    if (!slot || this.#answering.has(address)) return undefined;
-    const ended = new AbortController();
-    let isSilent = false;
-    let leave = () => {};
+  /** Whether it may be, or was, ended for others. */
+  get isLong(): boolean {
+    return this.#isLong;
+  }
+
+  /** The host has the whole message. */
+  onSent(): void {
+    this.#stop();
+    this.#isLong = false;
+    this.#begin(this.#times.answer);
+  }
+
+  end(): void {
+    this.#stop();
+  }
+
+  #begin(ms: number): void {
+    const slot = this.#slot;
+    if (!slot) return;
     const timer = setTimeout(() => {
-      isSilent = true;
-      leave = slot.whenWanted(() => ended.abort(SILENT));
-    }, this.#ms);
-    const end = () => {
-      clearTimeout(timer);
-      leave();
-    };
-    return {
-      signal: AbortSignal.any([stop, ended.signal]),
-      onGreeting: () => {
-        this.#answering.set(address, true);
-        isSilent = false;
-        end();
-      },
-      end: () => {
-        end();
-        return isSilent;
-      },
-    };
+      this.#isLong = true;
+      this.#stop = slot.whenWanted(() => this.#ended.abort(SLOW));
+    }, ms);
+    this.#stop = () => clearTimeout(timer);
   }
 }

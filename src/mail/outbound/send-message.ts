@@ -16,7 +16,7 @@ import type {
 } from '../../protocols/smtp-client/smtp-client.ts';
 import { findAddresses, findExchangers } from './find-exchangers.ts';
 import { failure, type SendFailure, type SendOutcome } from './outcome.ts';
-import { Patience } from './patience.ts';
+import { type PatienceTimes, Wait } from './patience.ts';
 import {
   type OutgoingMessage,
   type RecipientResult,
@@ -38,8 +38,7 @@ export interface OwnListener extends Endpoint {
 
 /** Milliseconds (RFC 5321 section 4.5.3.2). */
 export interface SendTimeouts extends ConnectionTimeouts {
-  /** Until the greeting of a host that never answered, while others wait for a slot. */
-  readonly silence: number;
+  readonly patience: PatienceTimes;
   /** For one message and all hosts together; limits a far end that keeps sending a byte at a time. */
   readonly whole: number;
 }
@@ -69,7 +68,7 @@ const TIMEOUTS: SendTimeouts = {
   connect: 30_000,
   reply: 300_000,
   message: 600_000,
-  silence: 30_000,
+  patience: { handover: 30_000, answer: 120_000 },
   whole: 1_800_000,
 };
 const MX_PORT = 25;
@@ -80,8 +79,8 @@ const OWN_SESSIONS = 32;
 const TRIES_MAX = 10;
 /** Hosts that may defer a transaction before the attempt ends; enough to notice greylisting. */
 const REFUSALS_MAX = 2;
-/** Hosts that may say nothing before the attempt ends, while others wait for a slot. */
-const SILENT_MAX = 2;
+/** Hosts that may take too long before the attempt ends, while others wait for a slot. */
+const SLOW_MAX = 2;
 
 /** Sends messages for the whole service. */
 export class MessageSender {
@@ -89,13 +88,11 @@ export class MessageSender {
   readonly #timeouts: SendTimeouts;
   readonly #slots: LimitFunction;
   readonly #ownSlots = pLimit(OWN_SESSIONS);
-  readonly #patience: Patience;
 
   constructor(options: MessageSenderOptions) {
     this.#options = options;
     this.#timeouts = { ...TIMEOUTS, ...options.timeouts };
     this.#slots = pLimit(options.maxSessions ?? SESSIONS);
-    this.#patience = new Patience(this.#timeouts.silence);
   }
 
   /**
@@ -203,24 +200,30 @@ export class MessageSender {
     const progress = new AttemptProgress(message.to, domain);
     let tries = 0;
     let refusals = 0;
-    let silent = 0;
+    let slow = 0;
+    const isOver = () =>
+      signal.aborted ||
+      tries === TRIES_MAX ||
+      (slow >= SLOW_MAX && message.slot?.isWanted === true);
     for (const host of found.hosts) {
+      if (isOver()) break;
       const { targets, failures } = await this.#targets(host, signal);
       for (const one of failures) progress.note(one);
+      // Its name servers are slow.
+      if (failures.some(({ result }) => result === 'temporary')) slow++;
       for (const target of targets) {
-        if (signal.aborted || ++tries > TRIES_MAX) return progress.outcomes();
+        if (isOver()) break;
+        tries++;
         message.slot?.enter(target.host);
-        const wait = this.#patience.begin(target.host, message.slot, signal);
+        const wait = new Wait(message.slot, this.#timeouts.patience, signal);
         const rest = { ...message, to: progress.open };
         const { results } = await this.#tryExchanger(target, host, rest, { signal, wait }).finally(
-          () => {
-            if (wait?.end()) silent++;
-          },
+          () => wait.end(),
         );
+        if (wait.isLong) slow++;
         if (!progress.add(results)) return progress.outcomes();
         const isRefused = results.some(({ tryNext, about }) => tryNext && about === 'message');
         if (isRefused && ++refusals === REFUSALS_MAX) return progress.outcomes();
-        if (silent >= SILENT_MAX && message.slot?.isWanted) return progress.outcomes();
       }
     }
     return progress.outcomes();
@@ -249,12 +252,12 @@ export class MessageSender {
     target: Endpoint,
     host: string,
     message: OutgoingMessage,
-    { signal, wait }: Pick<SessionOptions, 'signal' | 'wait'>,
+    { signal, wait }: { readonly signal: AbortSignal; readonly wait: Wait },
   ): Promise<SessionResult> {
-    const options = this.#session(host, 'opportunistic', signal);
-    const first = await runSession(target, message, { ...options, wait });
+    const options = { ...this.#session(host, 'opportunistic', signal), wait };
+    const first = await runSession(target, message, options);
     // RFC 7435 section 3: if encryption fails, the mail is sent without it.
-    if (!first.tlsFailed || signal.aborted) return first;
+    if (!first.tlsFailed || wait.signal.aborted) return first;
     return runSession(target, message, { ...options, tls: 'none' });
   }
 

@@ -53,7 +53,7 @@ export interface SessionOptions {
   readonly tls: 'opportunistic' | 'none' | 'offered' | 'required' | 'implicit';
   readonly login?: Login | undefined;
   readonly timeouts: ConnectionTimeouts;
-  /** For the greeting of a host that never answered. */
+  /** For a host that may be too slow for those who wait for the slot. */
   readonly wait?: Wait | undefined;
   /** Ends the session. */
   readonly signal: AbortSignal;
@@ -97,7 +97,7 @@ export async function runSession(
         verifiesCertificate: tls !== 'opportunistic',
         login,
         timeouts,
-        onGreeting: wait?.onGreeting,
+        onSent: () => wait?.onSent(),
       },
       wait?.signal ?? signal,
     );
@@ -118,7 +118,7 @@ export async function runSession(
 async function transfer(
   connection: SmtpConnection,
   message: OutgoingMessage,
-  { host, signal }: SessionOptions,
+  { host, wait, signal }: SessionOptions,
 ): Promise<RecipientResult[]> {
   const lacking = new Map<string, RecipientResult>();
   for (const to of message.to) {
@@ -136,7 +136,11 @@ async function transfer(
     eightBit,
     smtpUtf8: smtpUtf8 || isInternationalized(from + able.join()),
   };
-  const sent = judgeTransaction(await connection.send(envelope, open, signal), host, signal);
+  const sent = judgeTransaction(
+    await connection.send(envelope, open, wait?.signal ?? signal),
+    host,
+    signal,
+  );
   const results = new Map(able.map((to, at) => [to, sent[at]]));
   return message.to.map((to) => {
     const result = results.get(to);

@@ -187,8 +187,7 @@ test('who waits for more than the share of his user has a right to slots of that
   assert.equal(lanes.waiting, 'within user');
   assert.equal(lanes.isWanted(lane('0//eve-0', '0//eve')), true);
   assert.equal(lanes.isWanted(lane('slow', '100//bob')), false);
-  assert.equal(lanes.hasShare('0//eve', 'user'), true);
-  assert.equal(lanes.hasShare('0//eve', 'sender'), false);
+  assert.ok(lanes.heldBy('0//eve') > lanes.heldBy('100//bob'));
 });
 
 test('a user may be named by any text', () => {
@@ -572,6 +571,36 @@ onEachEngine('queue fairness', (engine) => {
     patient[0]?.();
     await until(() => attempted.includes('b'));
     assert.equal(ended, 1);
+  });
+
+  test('of the user who has most slots the attempt ends, whoever has waited for longest', async () => {
+    const bench = await openQueueBench(engine);
+    const attempted: string[] = [];
+    const ended: string[] = [];
+    const { queue } = bench.start({
+      concurrency: 16,
+      attempt: ({ destination }, _signal, slot) => {
+        attempted.push(destination);
+        return new Promise((resolve) => {
+          slot.whenWanted(() => {
+            ended.push(destination);
+            resolve(refused);
+          });
+        });
+      },
+    });
+    const of = (domainId: number, to: string) =>
+      bench.delivery(to, { domainId, accountId: domainId });
+    await bench.enqueue(queue, of(1, 'tarpit'));
+    await until(() => attempted.length === 1);
+    const floods = Array.from({ length: 30 }, (_, n) => of(2 + (n % 3), `drip${n}`));
+    await bench.enqueue(queue, ...floods);
+    await until(() => attempted.length >= 15);
+    const others = ['a', 'b', 'c', 'd'];
+    await bench.enqueue(queue, ...others.map((to, n) => of(9 + n, to)));
+    await until(() => others.every((to) => attempted.includes(to)));
+    assert.ok(ended.length > 0);
+    assert.ok(!ended.includes('tarpit'), ended.join(' '));
   });
 
   test('a lane that sorts before those without room is read with them', async () => {

@@ -83,17 +83,17 @@ export class Lanes {
     return this.#later.earliest;
   }
 
-  /** Whether a sender, or his user, holds his share of the slots, or more. */
-  hasShare(name: string, of: 'sender' | 'user'): boolean {
+  /** How much a sender's user has under way; of two of one user, more for the sender who has more. */
+  heldBy(name: string): number {
     const sender = this.#senders.get(name);
-    return sender !== undefined && !this.#isWithin(of === 'user' ? sender.user : sender);
+    return sender ? sender.user.underWay + sender.underWay / 1_000_000 : 0;
   }
 
   /** Whether somebody waits who has a right to a slot of this lane: below a share that its sender or user holds. */
-  isWanted({ sender }: Lane): boolean {
-    if (this.#waiting === 'beyond') return this.hasShare(sender, 'sender');
-    if (this.#waiting === 'within user') return this.hasShare(sender, 'user');
-    return this.#waiting === 'within';
+  isWanted({ sender: name }: Lane): boolean {
+    if (this.#waiting === 'nobody' || this.#waiting === 'within') return this.#waiting === 'within';
+    const sender = this.#senders.get(name);
+    return !!sender && !this.#isWithin(this.#waiting === 'beyond' ? sender : sender.user);
   }
 
   /** Whether there is enough room to look for other lanes of a sender. */

@@ -7,7 +7,7 @@ export class Postponed extends Error {
   override readonly name = 'Postponed';
 }
 
-/** Attempts that wait for a host which may never answer, the longest waiting first: each by the function that ends it. */
+/** Attempts that have waited for a host for long, the longest waiting first: each by the function that ends it. */
 export type Patient = Map<() => void, Lane>;
 
 interface SlotOptions {
@@ -48,7 +48,7 @@ export class Slot {
   }
 
   /**
-   * The attempt waits for something that may never come.
+   * The attempt has waited for long.
    *
    * @param end ends it; called where somebody waits for a slot
    * @returns to be called when it has come

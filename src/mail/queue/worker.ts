@@ -199,11 +199,15 @@ export class Worker<Payload = unknown, Prepared = unknown> {
 
   /** Ends an attempt that may wait for nothing, where somebody waits for its slot. Its end brings us here again. */
   #endPatient(): void {
-    const wanted = [...this.#patient].filter(([, lane]) => this.#lanes.isWanted(lane));
-    const ofShare = (of: 'sender' | 'user') =>
-      wanted.find(([, lane]) => this.#lanes.hasShare(lane.sender, of));
-    const [end] = ofShare('sender') ?? ofShare('user') ?? wanted[0] ?? [];
-    if (!end) return;
+    let found: { readonly end: () => void; readonly held: number } | undefined;
+    // Of the user who has the most; of several, the one that has waited for the longest.
+    for (const [end, lane] of this.#patient) {
+      if (!this.#lanes.isWanted(lane)) continue;
+      const held = this.#lanes.heldBy(lane.sender);
+      if (!found || held > found.held) found = { end, held };
+    }
+    if (!found) return;
+    const { end } = found;
     this.#patient.delete(end);
     end();
   }

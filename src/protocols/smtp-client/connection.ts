@@ -38,8 +38,8 @@ export interface ConnectionOptions extends ClientOptions {
   readonly verifiesCertificate?: boolean;
   /** Whether other messages may follow the first. */
   readonly isKept?: boolean;
-  /** Called when the server says something for the first time. */
-  readonly onGreeting?: (() => void) | undefined;
+  /** Called when the server gets the end of a message. */
+  readonly onSent?: () => void;
   readonly timeouts: ConnectionTimeouts;
 }
 
@@ -68,7 +68,6 @@ export class SmtpConnection {
   #secured: PromiseWithResolvers<void> | undefined;
   #failure: SmtpFailure | undefined;
   #facts: ServerFacts | undefined;
-  #hasGreeted = false;
   #onEnd: () => void = () => {};
   #onEvent: () => void = () => {};
   readonly #onData = (chunk: Buffer): void => this.#read(chunk);
@@ -226,6 +225,7 @@ export class SmtpConnection {
     }
     if (this.isUsable) {
       this.#write('.\r\n');
+      this.#options.onSent?.();
       return undefined;
     }
     const early = await this.#reply(this.#options.timeouts.reply);
@@ -302,10 +302,6 @@ export class SmtpConnection {
   }
 
   #receive(reply: Reply): void {
-    if (!this.#hasGreeted) {
-      this.#hasGreeted = true;
-      this.#options.onGreeting?.();
-    }
     if (this.#waiting) {
       this.#waiting.resolve(reply);
       this.#waiting = undefined;
