@@ -8,47 +8,50 @@ export { UID_MAX, UidSet } from './uid-set.ts';
 /* Dates and instants (RFC 9051 section 9: date, date-time). They are written in UTC. */
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
-const DATE = `(\\d{1,2})-(${MONTHS.join('|')})-(\\d{4})`;
+const DATE = `(?<day>\\d{1,2})-(?<month>${MONTHS.join('|')})-(?<year>\\d{4})`;
 const DAY = new RegExp(`^${DATE}$`, 'i');
-const DATE_TIME = new RegExp(`^\\s?${DATE} (\\d\\d:\\d\\d:\\d\\d) ([+-]\\d{4})$`, 'i');
+const DATE_TIME = new RegExp(
+  `^\\s?${DATE} (?<time>\\d\\d:\\d\\d:\\d\\d) (?<hours>[+-]\\d\\d)(?<minutes>\\d\\d)$`,
+  'i',
+);
+
+/* A year has four digits: an instant before the first or after the last of them counts as that. */
+const FIRST = Date.parse('0000-01-01T00:00:00Z');
+const LAST = Date.parse('9999-12-31T23:59:59Z');
+const writable = (instant: EpochMs): EpochMs => Math.min(Math.max(instant, FIRST), LAST);
 
 /** `1-Jan-1970`. */
 export function imapDate(instant: EpochMs): string {
-  const date = new Date(instant);
-  const year = `${date.getUTCFullYear()}`.padStart(4, '0');
-  return `${date.getUTCDate()}-${MONTHS[date.getUTCMonth()]}-${year}`;
+  return dayOf(new Date(writable(instant)).toISOString());
 }
 
 /** `17-Jul-1996 02:44:25 +0000`; the day has two characters. */
 export function imapDateTime(instant: EpochMs): string {
-  return `${imapDate(instant).padStart(11)} ${new Date(instant).toISOString().slice(11, 19)} +0000`;
+  const iso = new Date(writable(instant)).toISOString();
+  return `${dayOf(iso).padStart(11)} ${iso.slice(11, 19)} +0000`;
 }
+
+const dayOf = (iso: string) =>
+  `${Number(iso.slice(8, 10))}-${MONTHS[Number(iso.slice(5, 7)) - 1]}-${iso.slice(0, 4)}`;
 
 /** Reads `1-Feb-1994`, as the begin of that day; undefined for anything else, such as a day that its month does not have. */
 export function readDate(text: string): EpochMs | undefined {
-  const [, day = '', month = '', year = ''] = DAY.exec(text) ?? [];
-  return instantOf(day, month, year, '00:00:00', '+0000');
+  return instantOf(DAY.exec(text)?.groups);
 }
 
 /** Reads `17-Jul-1996 02:44:25 -0700`; undefined for anything else, as {@link readDate} does. */
 export function readDateTime(text: string): EpochMs | undefined {
-  const [, day = '', month = '', year = '', time = '', zone = ''] = DATE_TIME.exec(text) ?? [];
-  return instantOf(day, month, year, time, zone);
+  return instantOf(DATE_TIME.exec(text)?.groups);
 }
 
-function instantOf(
-  day: string,
-  month: string,
-  year: string,
-  time: string,
-  zone: string,
-): EpochMs | undefined {
-  // `Date` takes 30 February for 1 March, and the year 1 for 2001.
-  const midnight = new Date(`${day} ${month} ${year} 00:00:00 +0000`);
-  if (midnight.getUTCDate() !== Number(day)) return undefined;
-  if (midnight.getUTCFullYear() !== Number(year)) return undefined;
-  const instant = Date.parse(`${day} ${month} ${year} ${time} ${zone}`);
-  return Number.isNaN(instant) ? undefined : instant;
+function instantOf(groups: Record<string, string | undefined> = {}): EpochMs | undefined {
+  const { day = '', month = '', year, time = '00:00:00', hours = '+00', minutes = '00' } = groups;
+  const number = MONTHS.findIndex((one) => one.toLowerCase() === month.toLowerCase()) + 1;
+  const date = [year, `${number}`.padStart(2, '0'), day.padStart(2, '0')].join('-');
+  // `Date` takes 30 February for 1 March, and knows no leap second: it becomes the one before it, as in a Date field.
+  if (new Date(`${date}T00:00:00Z`).getUTCDate() !== Number(day)) return undefined;
+  const instant = Date.parse(`${date}T${time.replace(/60$/, '59')}${hours}:${minutes}`);
+  return Number.isNaN(instant) ? undefined : writable(instant);
 }
 
 /* Names of mailboxes on the wire of IMAP4rev1: modified UTF-7 (RFC 3501 section 5.1.3). */

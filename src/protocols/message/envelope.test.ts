@@ -31,6 +31,7 @@ test('dates: RFC 5322, its obsolete forms, and other forms that senders write', 
     ['1997-11-21T09:55:06.123-06:00', '1997-11-21T15:55:06.000Z'],
   ];
   for (const [text, expected] of dates) assert.equal(parseDate(text), expected, text);
+  assert.equal(parseDate('1 Jan 24 00:30 +1400', 'ignored'), '2024-01-01T00:30:00.000Z');
 });
 
 test('dates: text that names no instant gives undefined', () => {

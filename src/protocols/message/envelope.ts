@@ -267,10 +267,11 @@ export function formatDate(at: EpochMs): string {
 /**
  * Reads the value of a Date field.
  *
+ * @param zone `ignored`: the day and hour are those that were written, as if in UTC
  * @returns the instant as an ISO 8601 string in UTC (`1997-11-21T15:55:06.000Z`), or undefined where the value
  *   names none
  */
-export function parseDate(value: string): string | undefined {
+export function parseDate(value: string, zone?: 'ignored'): string | undefined {
   const text = simplify(value);
   const date = (INTERNET.exec(text) ?? ASCTIME.exec(text) ?? ISO.exec(text))?.groups;
   const time = TIME.exec(date?.time ?? '')?.groups;
@@ -288,7 +289,8 @@ export function parseDate(value: string): string | undefined {
   local.setUTCHours(hour, minute, second);
   // A day that the month does not have would roll over into the next.
   if (local.getUTCMonth() !== month || local.getUTCDate() !== day) return undefined;
-  const instant = new Date(local.getTime() - zoneOffset(date.zone ?? time.zone) * 60_000);
+  const offset = zone === 'ignored' ? 0 : zoneOffset(date.zone ?? time.zone);
+  const instant = new Date(local.getTime() - offset * 60_000);
   const isoYear = instant.getUTCFullYear();
   return isoYear >= 0 && isoYear <= 9999 ? instant.toISOString() : undefined;
 }

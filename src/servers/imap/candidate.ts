@@ -80,7 +80,7 @@ export class Candidate {
   /** By the day as it was written, in the sender's zone (RFC 9051 section 6.4.4). */
   async wasSent(from: number, before: number): Promise<boolean> {
     const [value = ''] = await this.#valuesOf('date');
-    const read = parseDate(value.replace(/(\d\d:\d\d(?::\d\d)?).*$/, '$1'));
+    const read = parseDate(value, 'ignored');
     const at = read === undefined ? columnOf(this.row, 'internal_date') : Date.parse(read);
     return at >= from && at < before;
   }

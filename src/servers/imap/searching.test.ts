@@ -156,6 +156,28 @@ test('fields that are kept are not read from the source: headers of a large mail
   assert.ok(unkept.octets() > 0);
 });
 
+test('the day on which mail was sent is the one that its sender wrote, in whichever form', async () => {
+  for (const date of [
+    'Fri, 9 Jan 2026 23:30:00 -0300',
+    'Fri, 9 Jan 2026 0:30 +1400 (19:30 there)',
+    'Fri , 9 Jan 26 23 : 30 : 60 PST',
+    'Fri Jan  9 23:30:00 2026',
+    'Fri Jan  9 23:30:00 PST 2026',
+    '2026-01-09T23:30:00.000-06:00',
+  ]) {
+    const { finds } = await storeOf([`Date: ${date}`, '']);
+    assert.equal(await finds('SENTON 9-Jan-2026'), true, date);
+    assert.equal(await finds('NOT SENTSINCE 9-Jan-2026'), false, date);
+    assert.equal(await finds('SENTBEFORE 9-Jan-2026'), false, date);
+    assert.equal(await finds('SENTBEFORE 10-Jan-2026'), true, date);
+  }
+  // Without a date that can be read, it is the day on which the mail arrived, as with SORT (RFC 5256 section 2.2).
+  for (const header of ['Date: Fri, 9 Jan -026 23:30:00 Z', 'Subject: none']) {
+    const { finds } = await storeOf([header, '']);
+    assert.equal(await finds('SENTON 2-Jan-2026'), true, header);
+  }
+});
+
 test('of the texts of a message a megabyte is read', async () => {
   const text = Array<string>(300_000).fill('a line of some length');
   for (const type of ['text/plain', 'text/html']) {
