@@ -39,6 +39,8 @@ suite('a point in time in a request', () => {
     '2026-01-31T12:00Z',
     ' 2026-01-31',
     '2026-01-31\n',
+    '9999-12-31T23:59:59-00:01',
+    '0000-01-01T00:00:00+00:01',
   ]) {
     test(`${JSON.stringify(written)} is refused by the name of its field`, () => {
       assert.throws(

@@ -197,7 +197,12 @@ export function readInstant(field: string, written: string, takesDate = false): 
   if (!new Date(midnight).toISOString().startsWith(`${date}`)) {
     throw invalidField(field, `${expected}; there is no ${date}`);
   }
-  return Date.parse(written);
+  const at = Date.parse(written);
+  // Answers are in UTC, where the year of a time in another zone may have five digits, or be before the first.
+  if (!/^\d/.test(new Date(at).toISOString())) {
+    throw invalidField(field, `${expected}, in UTC between the years 0000 and 9999`);
+  }
+  return at;
 }
 
 /** The answers to a refusal over HTTP and SMTP. */
