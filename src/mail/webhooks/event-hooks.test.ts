@@ -189,6 +189,12 @@ onEachEngine('event hooks', (engine) => {
     assert.deepEqual([secret, previous?.secret], ['another secret', SECRET]);
     const again = await hooks.set(owner, { url }, by);
     assert.deepEqual(again.previous, previous);
+    // By the clock that all nodes share.
+    const at = (ms: number) =>
+      new EventHooks({ ...options, events, bodies, onSet: queuer.look, now: () => ms });
+    const ends = previous?.until ?? assert.fail();
+    assert.equal((await at(ends - 1).find(owner)).secretPrevious, SECRET);
+    assert.equal((await at(ends).find(owner)).secretPrevious, undefined);
   });
 
   test('removes what waits with the hook', async () => {

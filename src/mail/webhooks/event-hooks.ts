@@ -54,6 +54,8 @@ export function secretsOf({ secret, previous }: EventHook, now: EpochMs): string
 }
 
 export interface HookState extends EventHook {
+  /** Signs as well for a while, after a change. */
+  readonly secretPrevious: string | undefined;
   /** Events that were not taken yet, in the queue and behind it; {@link QUEUED_MAX} stands for as many or more. */
   readonly waiting: number;
   /** Why the oldest of those in the queue was not posted yet. */
@@ -144,8 +146,9 @@ export class EventHooks {
   }
 
   async #withState(hook: EventHook): Promise<HookState> {
-    const { queue, events } = this.#options;
+    const { queue, events, now } = this.#options;
     const { userId, types, cursor } = hook;
+    const [, secretPrevious] = secretsOf(hook, now());
     const queued = { domainId: partyOf(hook).domainId, status: 'queued' } as const;
     const [oldest] = await queue.list({ ...queued, limit: 1, offset: 0 });
     // Behind a full queue they wait in their table: a queue that has just been emptied is not the end.
@@ -153,6 +156,7 @@ export class EventHooks {
     const behind = await events.count(scope, cursor, QUEUED_MAX);
     return {
       ...hook,
+      secretPrevious,
       waiting: Math.min(QUEUED_MAX, behind + (await queue.count(queued, QUEUED_MAX))),
       lastError: oldest?.lastError,
     };

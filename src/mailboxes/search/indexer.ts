@@ -152,9 +152,10 @@ export class Indexer {
     const last = this.#requeuedAt;
     const now = performance.now();
     if (last !== undefined && now - last < this.#retryMs) return;
-    const before = last === undefined ? Number.MAX_SAFE_INTEGER : Date.now();
+    const { database, now: time = Date.now } = this.#options;
+    const before = last === undefined ? Number.MAX_SAFE_INTEGER : time();
     // There may be a million: a stop does not wait for them.
-    while (!this.#stopped && (await requeueUnread(this.#options.database, before)));
+    while (!this.#stopped && (await requeueUnread(database, before)));
     this.#requeuedAt = now;
   }
 
@@ -237,9 +238,10 @@ export interface IndexOptions {
   readonly bodies: Pick<Bodies, 'read'>;
   readonly source: SearchSource;
   readonly log: Pick<Logger, 'info' | 'error'>;
+  readonly now?: (() => EpochMs) | undefined;
 }
 
-export interface IndexerOptions extends Pick<IndexOptions, 'database' | 'log'> {
+export interface IndexerOptions extends Pick<IndexOptions, 'database' | 'log' | 'now'> {
   readonly changes: Pick<Changes, 'subscribeAll'>;
   /** The wait after a failure, such as a full disk, and between reads of rows that a dead node left. */
   readonly retryMs?: number | undefined;
@@ -309,8 +311,11 @@ export function logUnreadable(log: IndexOptions['log'], unreadable: Unreadable):
 }
 
 /** Keeps messages that could not be read, before their rows are removed from the queue. */
-export async function keepUnread(tx: Queries, messages: readonly StoredMessage[]): Promise<void> {
-  const now = Date.now();
+export async function keepUnread(
+  tx: Queries,
+  messages: readonly StoredMessage[],
+  now: EpochMs = Date.now(),
+): Promise<void> {
   for (const { accountId, bodyId, date } of messages) {
     // A mail program may have given it a date that is yet to come.
     const wait = Math.min(Math.max(Math.abs(now - date), MINUTE_MS), DAY_MS);

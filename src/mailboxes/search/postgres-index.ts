@@ -251,7 +251,7 @@ export class PostgresIndex implements SearchIndex {
   }
 
   takeBatch(): Promise<number> {
-    const { database, log } = this.#options;
+    const { database, log, now } = this.#options;
     return database.write(async (tx) => {
       const rows = await takeSome.all(tx, {});
       const entries = rows
@@ -259,7 +259,7 @@ export class PostgresIndex implements SearchIndex {
         .map((row) => ({ ...row, gone: row.gone === 1 }))
         .sort((a, b) => a.id - b.id);
       const { changes, unread } = await keepAlive(tx, readRows(tx, this.#options, entries));
-      await keepUnread(tx, unread);
+      await keepUnread(tx, unread, now?.());
       for (const one of await applyWithin(tx, changes)) logUnreadable(log, one);
       return rows.length;
     });

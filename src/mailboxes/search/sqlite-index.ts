@@ -157,7 +157,7 @@ export class SqliteIndex implements SearchIndex {
   }
 
   async takeBatch(): Promise<number> {
-    const { database, log } = this.#options;
+    const { database, log, now } = this.#options;
     const { read } = database;
     const thread = this.#running();
     const rows = await nextRows.all(read, { position: this.#position ?? 0 });
@@ -165,7 +165,7 @@ export class SqliteIndex implements SearchIndex {
     if (!last) return 0;
     const entries = rows.map((row) => ({ ...row, gone: row.gone === 1 }));
     const { changes, unread } = await readRows(read, this.#options, entries);
-    if (unread.length > 0) await database.write((tx) => keepUnread(tx, unread));
+    if (unread.length > 0) await database.write((tx) => keepUnread(tx, unread, now?.()));
     const request = { kind: 'apply', changes, position: last.id } as const;
     for (const one of await thread.ask<Unreadable[]>(request)) logUnreadable(log, one);
     this.#position = last.id;

@@ -59,7 +59,7 @@ export function prepareImap(
   tls: ImapOptions['tls'],
   logger: Logger,
 ): (on: Pick<ImapOptions, 'port' | 'isSecure'>) => Promise<ImapListener> {
-  const { tokens, changes, metrics, database, imapSessions, imap: server } = parts;
+  const { tokens, changes, metrics, database, imapSessions, imap: server, now } = parts;
   const { imap, mailstore } = config;
   const shared = {
     mailstore: publishedStore(parts),
@@ -80,6 +80,7 @@ export function prepareImap(
     host: imap.host,
     tls,
     disabled: new Set(imap.disabled),
+    now,
     isBalancer: testNetworks(imap.proxyNetworks),
     slots: new ImapSlots(
       mailstore.kind === 'imap' ? (mailstore.programs ?? PROGRAMS) : undefined,

@@ -13,7 +13,10 @@ import { type Config, ConfigError, type ImapMailstore as ImapSettings } from '..
 import type { Common } from './common.ts';
 
 interface MailServerOptions
-  extends Pick<Common, 'config' | 'database' | 'bodies' | 'changes' | 'metrics' | 'logger'> {
+  extends Pick<
+    Common,
+    'config' | 'database' | 'bodies' | 'changes' | 'metrics' | 'logger' | 'now'
+  > {
   /** Whether an account is the one that has its address now. */
   readonly isCurrent: (user: MailUser) => Promise<boolean>;
 }
@@ -36,7 +39,7 @@ export interface MailServerParts {
  * @throws ConfigError where the file with the server's authority cannot be read
  */
 export function buildMailServer(options: MailServerOptions): MailServerParts | undefined {
-  const { config, database, bodies, changes, isCurrent, metrics, logger } = options;
+  const { config, database, bodies, changes, isCurrent, metrics, logger, now } = options;
   const { mailstore } = config;
   if (mailstore.kind === 'embedded') return undefined;
   const { connections, timeout, deliverTo } = mailstore;
@@ -47,6 +50,7 @@ export function buildMailServer(options: MailServerOptions): MailServerParts | u
     isCurrent,
     someAccounts: () => findSomeActive(database.read, ACCOUNTS_TRIED),
     log: logger,
+    now,
     onLogin: (result) => metrics.countMailServerLogin(result),
     onAccessEnd: (accountId, listener) =>
       changes.subscribe(accountId, (change) => {

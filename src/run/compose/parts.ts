@@ -148,12 +148,9 @@ export function buildParts(given: Given) {
   metrics.watch(metricSources({ ...common, connections, imap, search, shared }));
   return {
     ...owners,
-    ...recorded,
+    ...stored,
     database,
-    bodies,
     changes,
-    mailstore,
-    embedded,
     /** The operator's mail server, where mail is on one. */
     imap,
     /** A mail server searches itself. */
@@ -167,6 +164,7 @@ export function buildParts(given: Given) {
     namedKeys,
     ...eventsAndSessions,
     maintenance,
+    now,
   };
 }
 
@@ -196,10 +194,13 @@ function shadowsOf(database: Database): PurgedStore {
   return { markForPurge: markShadowsOf, purge: () => purgeShadows(database) };
 }
 
-function buildSearch({ config, database, bodies, logger: log }: Given, changes: Changes): Search {
+function buildSearch(
+  { config, database, bodies, logger: log, now }: Given,
+  changes: Changes,
+): Search {
   const path = join(config.dataDir, 'search.db');
   const source = createSearchSource(database);
-  return createSearch({ database, changes, bodies, source, log, path });
+  return createSearch({ database, changes, bodies, source, log, path, now });
 }
 
 /**

@@ -20,7 +20,7 @@ import {
 import { freeBytesAt } from '../../platform/files/files.ts';
 import { changeLevel, type Log } from '../../platform/log/log.ts';
 import { testNetworks } from '../../platform/net/net.ts';
-import { joinNodes, NodeRefused } from '../../platform/nodes/nodes.ts';
+import { joinNodes, NodeRefused, type Nodes } from '../../platform/nodes/nodes.ts';
 import type { ImapListener } from '../../servers/imap/imap.ts';
 import { createMetrics, serveMetrics } from '../../servers/metrics/metrics.ts';
 import { type SmtpListener, startSmtp } from '../../servers/smtp/smtp.ts';
@@ -141,7 +141,7 @@ async function open(
   onStop(() => nodes.leave());
   const shared = await openShared({ config, database, logger, nodes, timing });
   onStop(() => shared?.stop());
-  const bodies = await openBodies({ config, database, logger });
+  const bodies = await openBodies({ config, database, logger, nodes });
   onStop(() => bodies.close());
   const { now } = nodes;
   const keys = signingKeysOf(config, secrets);
@@ -198,7 +198,10 @@ async function openBodies({
   config,
   database,
   logger,
-}: Pick<Opening, 'config' | 'database' | 'logger'>): Promise<Bodies> {
+  nodes: { now },
+}: Pick<Opening, 'config' | 'database' | 'logger'> & {
+  readonly nodes: Pick<Nodes, 'now'>;
+}): Promise<Bodies> {
   const isHere = database.engine === 'sqlite';
   return new Bodies({
     database,
@@ -206,6 +209,7 @@ async function openBodies({
     databaseBytes: isHere ? () => freeBytesAt(config.dataDir) : undefined,
     keepHours: config.limits.bodyKeepHours,
     log: logger,
+    now,
   });
 }
 

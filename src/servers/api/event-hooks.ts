@@ -47,10 +47,7 @@ const write = writerOf(HookBody);
 
 /** Who has the secret can write to the receiver: a key that only reads does not get it. */
 function writeHook(hook: HookState, isReadOnly = false) {
-  if (isReadOnly) return write({ ...hook, secret: undefined });
-  const { previous } = hook;
-  const isShown = previous && Date.now() < previous.until;
-  return write({ ...hook, secretPrevious: isShown ? previous.secret : undefined });
+  return write(isReadOnly ? { ...hook, secret: undefined, secretPrevious: undefined } : hook);
 }
 
 const answer = { 200: Type.Object({ hook: HookBody }) };

@@ -132,8 +132,8 @@ export class Connection implements Channel {
    *
    * @param now by the monotonic clock
    */
-  checkTime(now: number, time: number): void {
-    if (this.#session.expiresAt <= time) this.end('The token has expired');
+  checkTime(now: number): void {
+    if (this.#session.expiresAt <= this.#session.now()) this.end('The token has expired');
     const silent = now - this.#traffic.activeAt;
     if (this.#traffic.isWriting && silent > timeouts.blocked) this.destroy();
     if (this.#incoming.isSlow(now)) this.#wire.interrupt();
@@ -269,7 +269,7 @@ export class Connection implements Channel {
         onSending: (isSending) => this.#traffic.passes(isSending),
         onBytes: (amount) => {
           this.#traffic.take(amount);
-          session.commandAt = Date.now();
+          session.commandAt = session.now();
         },
       },
       opened,

@@ -49,6 +49,7 @@ export interface ImapOptions
     | 'logins'
     | 'maxMessageBytes'
     | 'disabled'
+    | 'now'
     | 'hostname'
     | 'changes'
     | 'onCommand'
@@ -180,7 +181,7 @@ export class ImapListener extends Listener<Connection> {
     await super.listen(port, host);
     this.#timeCheck = setInterval(() => {
       const now = performance.now();
-      for (const connection of this.served) connection.checkTime(now, Date.now());
+      for (const connection of this.served) connection.checkTime(now);
     }, TIME_CHECK_MS);
     this.#rechecks.start();
   }

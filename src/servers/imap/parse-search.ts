@@ -49,10 +49,11 @@ const FLAGS: Readonly<Record<string, string>> = {
   SEEN: '\\Seen',
 };
 
-export function readSearch(command: Cursor): SearchCommand {
+/** @param now by which mail is dated; of this machine where left out */
+export function readSearch(command: Cursor, now?: () => EpochMs): SearchCommand {
   const returned = readReturn(command);
   const refusal = command.has(' CHARSET ') ? readCharset(command) : undefined;
-  return { ...returned, refusal, key: readKeys(command, refusal) };
+  return { ...returned, refusal, key: readKeys(command, now, refusal) };
 }
 
 /** `RETURN` with its options, where it is there (RFC 4731, RFC 5267 section 3). */
@@ -83,9 +84,9 @@ export function readCharset(command: Cursor): No | undefined {
 }
 
 /** The criteria, which end the command; in a charset that is not known nobody reads them. */
-export function readKeys(command: Cursor, refusal?: No): SearchKey {
+export function readKeys(command: Cursor, now?: () => EpochMs, refusal?: No): SearchKey {
   if (refusal) return { kind: 'all' };
-  const reader = new KeyReader(command);
+  const reader = new KeyReader(command, now);
   command.expect(' ');
   const key = reader.all();
   command.end();
@@ -96,10 +97,12 @@ class KeyReader {
   readonly #command: Cursor;
   #keys = 0;
   #depth = 0;
+  readonly #clock: () => EpochMs;
   #now: EpochMs | undefined;
 
-  constructor(command: Cursor) {
+  constructor(command: Cursor, clock: () => EpochMs = Date.now) {
     this.#command = command;
+    this.#clock = clock;
   }
 
   /** Keys with spaces between them, all of which must hold. */
@@ -213,7 +216,7 @@ class KeyReader {
 
   #ago(): number {
     // One instant for all keys: else a message could be neither OLDER nor YOUNGER than the same number of seconds.
-    this.#now ??= Date.now();
+    this.#now ??= this.#clock();
     return this.#now - this.#number() * 1_000;
   }
 

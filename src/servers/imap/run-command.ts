@@ -70,7 +70,7 @@ export async function* runCommand(
     session.tag = readTag(cursor);
     name = readName(cursor);
     session.command = name;
-    session.commandAt = Date.now();
+    session.commandAt = session.now();
     if (name === 'other') throw new BadCommand('The command is not known');
     const command = commandsIn[session.state][name];
     if (!command) throw new BadCommand(`Not while the session is ${session.state}`);

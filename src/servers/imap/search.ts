@@ -14,7 +14,7 @@ export function searching(isByUid: boolean): Command {
   return {
     tells: isByUid ? 'everything' : 'no removals',
     run: (session, command) => {
-      const asked = readSearch(command);
+      const asked = readSearch(command, session.now);
       // IMAP4rev2 has no other answer than ESEARCH (RFC 9051 section 6.4.4).
       const returns = asked.returns ?? (session.isRev2 ? new Set<Return>(['ALL']) : undefined);
       return answerSearch(session, { ...asked, returns }, { name: 'SEARCH', isByUid, find });

@@ -72,6 +72,8 @@ export interface ImapServices {
   readonly recents: RecentMessages;
   /** Octets of the largest message. */
   readonly maxMessageBytes: number;
+  /** By which mail is dated and tokens end; of this machine where left out. */
+  readonly now?: () => EpochMs;
   /**
    * Opens an account on the operator's mail server, where mailboxes are there.
    *
@@ -127,6 +129,8 @@ export class Session {
     this.channel = channel;
   }
 
+  readonly now = (): EpochMs => (this.services.now ?? Date.now)();
+
   get state(): State {
     if (!this.#user) return 'not authenticated';
     return this.#view ? 'selected' : 'authenticated';
@@ -143,7 +147,7 @@ export class Session {
 
   logIn(user: MailAccess): void {
     this.#user = user;
-    this.openedAt = Date.now();
+    this.openedAt = this.now();
   }
 
   get view(): View | undefined {

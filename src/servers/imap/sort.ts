@@ -19,7 +19,7 @@ export function sorting(isByUid: boolean): Command {
       const returned = readReturn(command);
       const criteria = readCriteria(command.space());
       const refusal = readCharset(command.space());
-      const key = readKeys(command, refusal);
+      const key = readKeys(command, session.now, refusal);
       const find: Find = (_, __, saved) =>
         inTurn(session, async () =>
           order(session, criteria, await findMatches(session, key, saved)),

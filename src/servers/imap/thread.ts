@@ -29,7 +29,7 @@ export function threading(isByUid: boolean): Command {
       if (!algorithm) throw new BadCommand('The algorithm is not known');
       const refusal = readCharset(command.space());
       if (refusal) throw refusal;
-      const key = readKeys(command);
+      const key = readKeys(command, session.now);
       if (names(key, 'modseq')) yield session.enableCondstore();
       const finding = inTurn(session, () => findThreads(session, algorithm, key));
       const { forest, uids } = yield* showProgress(session, finding);
