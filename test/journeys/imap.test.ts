@@ -216,6 +216,10 @@ onEachEngine('IMAP', (engine) => {
     const [gone, count, changed] = told.slice(-3);
     assert.deepEqual([gone, count], ['* VANISHED (EARLIER) 1', '* 2 EXISTS']);
     assert.match(changed ?? '', /^\* 2 FETCH \(UID 3 FLAGS \(\\Seen\) MODSEQ/);
+    // Of what it does not ask about it is told nothing.
+    const few = await again.ok(`SELECT INBOX (QRESYNC (${uidvalidity} ${modseq} 1:2))`);
+    assert.ok(few.includes('* VANISHED (EARLIER) 1'), few.join('\n'));
+    assert.ok(!few.join().includes('FETCH'), few.join('\n'));
     // From a state that is not known: all that is not there.
     const lost = await again.ok(`SELECT INBOX (QRESYNC (${uidvalidity} 999999))`);
     assert.ok(lost.includes('* VANISHED (EARLIER) 1'), lost.join('\n'));

@@ -38,10 +38,11 @@ export async function readSince(
   const passed = await mailstore.imap.passedSince(view.mailbox, modseq);
   const gone = goneIn(page, passed, view, uidnext);
   const { added, updated } = page.changes;
-  return {
-    gone: known ? gone.without(gone.without(known)) : gone,
-    changed: [...added, ...updated].map(({ uid }) => uid).sort((a, b) => a - b),
-  };
+  const changed = [...added, ...updated].map(({ uid }) => uid).sort((a, b) => a - b);
+  // Only of what the client asks about (section 3.2.5.1): it may know a few of very many messages.
+  return known
+    ? { gone: gone.without(gone.without(known)), changed: changed.filter((uid) => known.has(uid)) }
+    : { gone, changed };
 }
 
 function goneIn(page: SyncResult, passed: readonly number[], view: View, uidnext: number): UidSet {
