@@ -24,6 +24,12 @@ export interface ListenerOptions {
   readonly logger: Record<'debug' | 'warn', (what: object, text: string) => void>;
 }
 
+/**
+ * Milliseconds without an octet after which the client's host is asked whether it is still there. Routers forget a silent
+ * connection, such as that of a program in IDLE, after some more: then neither side would hear of the other.
+ */
+const KEEPALIVE_MS = 10 * 60_000;
+
 /** Milliseconds for a load balancer to send its header. */
 const HEADER_TIMEOUT = 3_000;
 
@@ -48,7 +54,8 @@ export abstract class Listener<Connection extends Served> {
   constructor(options: ListenerOptions) {
     this.#options = options;
     this.#secureContext = contextOf(options.tls);
-    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
+    const keepAlive = { keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS };
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true, ...keepAlive }, (socket) =>
       this.#accept(socket),
     );
     this.#server.maxConnections = options.maxConnections;
