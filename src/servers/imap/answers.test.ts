@@ -40,6 +40,14 @@ test('groups, routes and addresses without a domain have their forms', async () 
   );
 });
 
+test('a group without a name is no end of a group', async () => {
+  const written = await envelopeOf('To: :a@a.test;');
+  assert.ok(
+    written.includes(' ((NIL NIL "" NIL)(NIL NIL "a" "a.test")(NIL NIL NIL NIL)) '),
+    written,
+  );
+});
+
 test('a name that was not encoded keeps all its characters', async () => {
   for (const charset of ['utf8', 'latin1'] as const) {
     const octets = Buffer.from('From: Üte Östlund <u@a.test>', charset).toString('latin1');

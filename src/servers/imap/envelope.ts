@@ -53,7 +53,8 @@ export function writeEnvelope(
 function writeEntry(entry: AddressEntry): string {
   if (entry.kind === 'group end') return '(NIL NIL NIL NIL)';
   const text = (part: string) => (part === '' ? 'NIL' : utf8String(part));
-  if (entry.kind === 'group') return `(NIL NIL ${text(entry.name)} NIL)`;
+  // With NIL in place of an empty name it would be the end of a group.
+  if (entry.kind === 'group') return `(NIL NIL ${utf8String(entry.name)} NIL)`;
   const { name, route, local, domain } = entry;
   // A mailbox without a host would look like the begin of a group.
   const host = domain === '' ? '"MISSING_DOMAIN"' : text(domain);
