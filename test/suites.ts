@@ -157,6 +157,7 @@ export const journeysTogether = {
     'mail-append',
     'mail-changes',
     'mail-content',
+    'mail-drafts',
     'mail-lists',
     'mail-search',
     'metrics',

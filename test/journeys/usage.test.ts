@@ -66,6 +66,8 @@ onEachEngine('what operators see of usage', (engine) => {
     assert.deepEqual([copied.status, copied.body.code], [507, 'quota_exceeded']);
     const sent = await call('/mail/send', { ...letter, text: 'x'.repeat(1_000) });
     assert.deepEqual([sent.status, sent.body.code], [507, 'quota_exceeded']);
+    const draft = await call('/mail/drafts', { text: 'x'.repeat(1_000) });
+    assert.deepEqual([draft.status, draft.body.code], [507, 'quota_exceeded']);
     const moved = await call('/mail/move', { mailbox: 'INBOX', uids: [1], to: 'Archive' });
     assert.equal(moved.status, 200, 'what is there may be moved');
     const lifted = await quota(null);

@@ -6,6 +6,7 @@ const ofMailboxes = [
   'mail',
   'mail-append',
   'mail-content',
+  'mail-drafts',
   'mail-lists',
   'realtime',
   'two-devices',
@@ -17,7 +18,7 @@ const ofMailboxes = [
  */
 const onNodes = [
   ['mail', 'mail-append'],
-  ['mail-content', 'mail-lists'],
+  ['mail-content', 'mail-drafts', 'mail-lists'],
   ['realtime', 'two-devices'],
   ['domains', 'email-accounts'],
   ['errors', 'repeated-requests'],

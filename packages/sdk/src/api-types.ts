@@ -2363,6 +2363,69 @@ export interface SearchMessagesAnswer {
   indexing?: boolean;
 }
 
+export interface Correspondent {
+  name?: string;
+  address: string;
+}
+
+export interface SaveDraftBody {
+  /** The account, with a name or a +tag of its choice; the account when left out. */
+  from?: {
+    name?: string;
+    address: string;
+  };
+  /** Recipients. */
+  to?: Correspondent[];
+  /** Recipients of copies. */
+  cc?: Correspondent[];
+  /** Recipients whom nobody else sees; the copy in Sent names them. */
+  bcc?: Correspondent[];
+  /** The addresses for answers. */
+  replyTo?: Correspondent[];
+  subject?: string;
+  text?: string;
+  html?: string;
+  attachments?: {
+    filename?: string;
+    /** Media type; application/octet-stream when left out. */
+    contentType?: string;
+    /** The bytes, as base64. */
+    content?: string;
+    /** In place of `content`, with `uid` and `part`: a part of another message of the account. */
+    mailbox?: string;
+    /** UID of the message in its mailbox. */
+    uid?: number;
+    /** As the last sync returned it; the call is refused if it has changed. */
+    uidvalidity?: string;
+    /** IMAP part number. */
+    part?: string;
+    /** The id that the HTML names as `cid:`. */
+    contentId?: string;
+    /** Meant to be shown within the message. */
+    inline?: boolean;
+  }[];
+  /** Further header fields by name, such as List-Unsubscribe. */
+  headers?: Record<string, string>;
+  /** The message that is answered. Postroom writes In-Reply-To and References from it. */
+  inReplyTo?: {
+    /** Its mailbox. */
+    mailbox: string;
+    /** UID of the message in its mailbox. */
+    uid: number;
+    /** As the last sync returned it; the call is refused if it has changed. */
+    uidvalidity?: string;
+  };
+  /** The draft that this one takes the place of: it is removed. It has the flag `\Draft`, or is in the mailbox of drafts. */
+  draft?: {
+    /** Its mailbox. */
+    mailbox: string;
+    /** UID of the message in its mailbox. */
+    uid: number;
+    /** As the last sync returned it; the call is refused if it has changed. */
+    uidvalidity?: string;
+  };
+}
+
 export interface CancelSendBody {
   /** The id of the sent message. */
   id: string;
@@ -2412,11 +2475,6 @@ export interface Send {
 
 export interface ReadSendsAnswer {
   sends: Send[];
-}
-
-export interface Correspondent {
-  name?: string;
-  address: string;
 }
 
 export interface SendMessageBody {
@@ -3692,6 +3750,13 @@ export interface Operations {
     body: undefined;
     answer: Uint8Array;
   };
+  /** Save a draft */
+  saveDraft: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: SaveDraftBody;
+    answer: StoredMessage;
+  };
   /** Cancel a message */
   cancelSend: {
     path: Record<never, never>;
@@ -3768,6 +3833,7 @@ export interface MailAnswers {
   'POST /mail/messages': ReadMessagesAnswer;
   'POST /mail/search': SearchMessagesAnswer;
   'GET /mail/attachment': Uint8Array;
+  'POST /mail/drafts': StoredMessage;
   'POST /mail/sends/cancel': CancelSendAnswer;
   'POST /mail/sends/read': ReadSendsAnswer;
   'GET /mail/sends/{id}': Send;

@@ -135,7 +135,7 @@ async function keepDraft(
   const body = await bodies.find(row.body_id);
   if (!body) return undefined;
   const texts = await describeStored(bodies, body);
-  return copies.keep(user, { use: '\\Drafts', texts, body });
+  return copies.keep(user, { use: '\\Drafts', texts, body, always: true });
 }
 
 function alreadySent(): Refusal {

@@ -119,10 +119,14 @@ export function checkComposition(composition: Composition): void {
   if (OVERRIDE.test(composition.subject)) {
     throw invalidField('subject', 'must not turn the order of its characters (U+202D, U+202E)');
   }
-  checkHeaders(composition.headers);
-  for (const [index, attachment] of composition.attachments.entries()) {
+  checkDraft(composition);
+}
+
+/** Checks what a draft has to be right in: readers of a message that nobody got are the app's own. @throws as above */
+export function checkDraft({ headers, attachments }: Composition): void {
+  checkHeaders(headers);
+  for (const [index, attachment] of attachments.entries())
     checkAttachment(`attachments.${index}`, attachment);
-  }
 }
 
 /**

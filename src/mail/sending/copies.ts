@@ -38,6 +38,8 @@ export interface KeptMessage {
    * server.
    */
   readonly messageId?: string | undefined;
+  /** Also where there is no room. */
+  readonly always?: boolean;
 }
 
 /** A copy in a mailbox of ours. */
@@ -126,7 +128,7 @@ export class EmbeddedCopies implements Copies {
     this.#options = options;
   }
 
-  async keep(user: MailUser, { use, texts }: KeptMessage): Promise<Keeping> {
+  async keep(user: MailUser, { use, texts, always }: KeptMessage): Promise<Keeping> {
     const { changes } = this.#options;
     const { writer, quotas } = this.#options.mailstore;
     const target = { user, mailbox: NAMES[use], flags: FLAGS[use] };
@@ -136,8 +138,7 @@ export class EmbeddedCopies implements Copies {
     return {
       plain: message && { message, afterCommit },
       async commit(tx, bodyId) {
-        // A cancelled message has to be kept, also where there is no room.
-        if (use === '\\Sent') await quotas.refuseFull(tx, user.accountId, texts.size);
+        if (!always) await quotas.refuseFull(tx, user.accountId, texts.size);
         const [kept] = await writer.append(tx, { ...texts, bodyId }, [target]);
         if (!kept) throw new Refusal('account_not_found', `there is no account ${user.address}`);
         const { uid, change } = kept;

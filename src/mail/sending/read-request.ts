@@ -53,6 +53,9 @@ export interface ComposeRequest extends SendTimes, Partial<GivenFields> {
   readonly draft?: MessageLocation;
 }
 
+/** The same before it is complete. The draft is the one that it takes the place of. */
+export type DraftRequest = Omit<ComposeRequest, keyof SendTimes>;
+
 /** Fields that Postroom writes. */
 export interface OwnFields {
   readonly messageId: string;
@@ -68,12 +71,14 @@ export interface RequestContext {
 }
 
 /**
+ * @param check what is asked of it
  * @throws Refusal invalid_request that names the field; mailbox_not_found, message_not_found or part_not_found for the
  *   answered message or an attachment
  */
 export async function readRequest(
-  request: ComposeRequest,
+  request: DraftRequest,
   context: RequestContext,
+  check: (composition: Composition) => void = checkComposition,
 ): Promise<Composition> {
   const { to = [], cc = [], bcc = [], replyTo = [], subject = '', text, html } = request;
   const attachments: ComposedAttachment[] = [];
@@ -94,7 +99,7 @@ export async function readRequest(
     ...(request.inReplyTo && (await readThread(request.inReplyTo, context))),
     headers: request.headers ?? {},
   };
-  checkComposition(composition);
+  check(composition);
   return composition;
 }
 
@@ -164,7 +169,7 @@ function readAttachment(
   }
   const bytes = Buffer.from(content, 'base64');
   const open = () => Readable.from(piecesOf(bytes));
-  return { ...given, contentType: given.contentType ?? ANY_TYPE, open };
+  return { ...given, contentType: typeOf(given.contentType), open };
 }
 
 function* piecesOf(bytes: Buffer): Generator<Buffer> {
@@ -189,7 +194,7 @@ async function readPart(
   return {
     ...given,
     ...(filename !== undefined && { filename }),
-    contentType: given.contentType ?? typeOf(found?.type),
+    contentType: typeOf(given.contentType ?? found?.type),
     open: () => Readable.from(content.open()),
   };
 }

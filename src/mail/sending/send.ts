@@ -15,7 +15,7 @@ import {
   type StagedMessage,
   stageMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
-import type { Queries } from '../../platform/database/database.ts';
+import type { InTransaction, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
@@ -27,12 +27,19 @@ import { findSendingObstacle } from '../../tenants/domains/domains.ts';
 import type { Trace } from '../trace/trace.ts';
 import { type AcceptOptions, accept } from './accept.ts';
 import { type CancelOptions, cancelSend } from './cancel.ts';
-import { composeMessage, recipientsOf } from './compose-message.ts';
+import { checkDraft, composeMessage, recipientsOf } from './compose-message.ts';
 import { findDraft, type PinnedLocation, pinLocation } from './copies.ts';
 import type { WrittenMessage } from './new-send.ts';
 import { OneStatement } from './one-statement.ts';
-import { type ComposeRequest, readRequest, readSendAt, type SendTimes } from './read-request.ts';
+import {
+  type ComposeRequest,
+  type DraftRequest,
+  readRequest,
+  readSendAt,
+  type SendTimes,
+} from './read-request.ts';
 import { readSource } from './read-source.ts';
+import { saveDraft } from './save-draft.ts';
 import {
   type Accepted,
   findAccepted,
@@ -84,8 +91,7 @@ export class Sending {
    */
   async send(user: MailUser, request: ComposeRequest, key?: string): Promise<Accepted> {
     const { database, mailstore, now } = this.#options;
-    const named =
-      key === undefined ? undefined : { key, hash: hash('sha256', JSON.stringify(request)) };
+    const named = key === undefined ? undefined : { key, hash: hashOf(request) };
     const known = named && (await findAccepted(database.read, user.accountId, named));
     if (known) return known;
     const account = await this.#findSender(database.read, user);
@@ -149,6 +155,42 @@ export class Sending {
       throw error;
     }
     return this.#accept(message);
+  }
+
+  /**
+   * Stores a message that is not sent yet; see {@link saveDraft}.
+   *
+   * @param key as of {@link Sending.send}: a mail server is asked whether it has the draft of an attempt that died
+   */
+  async saveDraft(
+    user: MailUser,
+    request: DraftRequest,
+    key?: string,
+    within?: InTransaction<PinnedLocation>,
+  ): Promise<PinnedLocation> {
+    const { database, bodies, mailstore, now } = this.#options;
+    const named = key === undefined ? undefined : { key, hash: hashOf(request) };
+    const account = await findSendingAccount(database.read, user.accountId);
+    if (!account) throw accountNotFound(user);
+    const own = { messageId: newMessageId(account, named), date: new Date(now()) };
+    const { draft } = request;
+    const context = { mailstore, user, account, own };
+    const composition = await readRequest(request, context, checkDraft);
+    const replaced = draft && (await findDraft(mailstore, user, draft));
+    const staged = await this.#stage(await composeMessage(composition));
+    const messageId = named && own.messageId;
+    try {
+      const { domainId } = account;
+      return await saveDraft(
+        this.#options,
+        { user, domainId, staged, messageId, replaced },
+        within,
+      );
+    } catch (error) {
+      // After any other error the commit may have happened: the sweep decides then.
+      if (error instanceof Refusal) await bodies.discard(staged.body);
+      return throwOrRefuse(error);
+    }
   }
 
   /** Takes mail of an account that logged in by SMTP. */
@@ -223,7 +265,7 @@ export class Sending {
       throw new Refusal('send_disabled', 'the operator of this server has switched sending off');
     }
     const account = await findSendingAccount(queries, accountId);
-    if (!account) throw new Refusal('account_not_found', `there is no account ${address}`);
+    if (!account) throw accountNotFound({ address });
     const obstacle = await findSendingObstacle(queries, account.domainId);
     if (obstacle) throw new Refusal('domain_not_ready', `${account.domain} ${obstacle}`);
     return account;
@@ -243,6 +285,12 @@ export class Sending {
       return throwOrRefuse(error);
     }
   }
+}
+
+const hashOf = (request: DraftRequest) => hash('sha256', JSON.stringify(request));
+
+function accountNotFound({ address }: Pick<MailUser, 'address'>): Refusal {
+  return new Refusal('account_not_found', `there is no account ${address}`);
 }
 
 /** A unique Message-ID; the same for a request that is repeated with its key. */

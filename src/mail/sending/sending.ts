@@ -8,7 +8,7 @@
  * has the addresses that a domain's accounts can no longer write to.
  */
 export { type CarryOutSendsOptions, carryOutSends } from './carry-out-sends.ts';
-export { type Copies, EmbeddedCopies } from './copies.ts';
+export { type Copies, EmbeddedCopies, type PinnedLocation } from './copies.ts';
 export type { ComposeRequest, GivenAttachment, SendTimes } from './read-request.ts';
 export { type Receiver, topReceivers } from './receivers.ts';
 export { readReport } from './reports.ts';

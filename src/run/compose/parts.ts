@@ -305,9 +305,9 @@ function buildApi(common: Common, served: Served): Api {
       clientSettingsRoutes(served.domains, served.accounts, settings),
     ],
     operatorRoutes: operator.routes,
+    mailRoutes: [mailSendRoutes(served.sending, limits.maxMessageBytes)],
     routes: [
       settingsFileRoutes(settings),
-      mailSendRoutes(served.sending, limits.maxMessageBytes),
       rawMessageRoute({ ...served, database, linkSecret: keys.links, now }),
       mailserverEventRoutes(
         new MailserverEvents({

@@ -129,6 +129,8 @@ export interface ApiOptions extends Omit<ServerOptions, 'notFoundPage'>, EventRo
   readonly readiness?: Readonly<Record<string, ReadinessCheck>>;
   /** Groups of routes that come from elsewhere. */
   readonly routes?: readonly RouteGroup[];
+  /** The same below /mail: what they POST is repeated by its key, unless they say that it takes none. */
+  readonly mailRoutes?: readonly RouteGroup[];
   /** Groups of routes for a user's things below /v2 that come from elsewhere: they need an API key, and an owner (`key-scope.ts`). */
   readonly userRoutes?: readonly RouteGroup[];
   /** The same for the operator, who sees all users. */
@@ -195,6 +197,7 @@ export function createApi(options: ApiOptions): Api {
     add(scope, mailMailboxRoutes(options.mailstore));
     add(scope, mailChangeRoutes(options.mailstore));
     add(scope, mailAppendRoute(options.mailstore, options.maxMessageBytes));
+    for (const group of options.mailRoutes ?? []) add(scope, group);
   });
   add(app, mailContentRoutes(options.mailstore, options.hostname));
   add(app, mailSearchRoutes(options.mailstore));

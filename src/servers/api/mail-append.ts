@@ -41,6 +41,15 @@ const source = Type.Unknown({
   examples: ['From: Bob <bob@sender.test>\nTo: ada@acme.test\nSubject: Hello\n\nHello, Ada.\n'],
 });
 
+export const storedMessage = Type.Object(
+  {
+    mailbox: Text('Name of the mailbox.', 'INBOX'),
+    uidvalidity: Type.String({ examples: ['1795244400'] }),
+    uid: uidSchema,
+  },
+  { title: 'StoredMessage', description: 'Where a message was stored.' },
+);
+
 export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): RouteGroup {
   const shares = new AccountShares(SHARES);
   return (app, tools) => {
@@ -54,14 +63,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
         querystring,
         body: { content: { 'message/rfc822': { schema: source } } },
         response: {
-          201: Type.Object(
-            {
-              mailbox: Text('Name of the mailbox.', 'INBOX'),
-              uidvalidity: Type.String({ examples: ['1795244400'] }),
-              uid: uidSchema,
-            },
-            { title: 'StoredMessage', description: 'Where a message was stored.' },
-          ),
+          201: storedMessage,
         },
       },
       config: {

@@ -1,122 +1,24 @@
-/** POST /mail/send, GET /mail/sends: mail that an account sends, and its status. */
+/** POST /mail/send, POST /mail/drafts, GET /mail/sends: mail that an account writes and sends, and its status. */
 
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import type { Accepted, Sending, SendStatus } from '../../mail/sending/sending.ts';
+import type { Accepted, PinnedLocation, Sending, SendStatus } from '../../mail/sending/sending.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
 import { LargeRequests } from './large-requests.ts';
-import { readMessage } from './mail-append.ts';
-import { MAILBOX_MAX, mailboxName, uidSchema, uidvaliditySchema } from './mail-schemas.ts';
-import { KEY_MAX, keyHeaders, readKey } from './repeat-safely.ts';
+import { readMessage, storedMessage } from './mail-append.ts';
+import { uidSchema } from './mail-schemas.ts';
+import { answerWithin, KEY_MAX, keyHeaders, readKey } from './repeat-safely.ts';
 import type { Api, RouteGroup, RouteTools } from './route-tools.ts';
-import { Flag, Integer, OneOf, Text } from './schemas.ts';
+import { Flag, OneOf, Text } from './schemas.ts';
+import { draftBody, sendBody, times } from './send-body.ts';
 
 /** The most bytes of a message as JSON; a larger one is sent as message/rfc822. */
 const SEND_BODY_MAX = 16 * 1024 * 1024;
-/** More than the limit of recipients, so that too many are refused with the name of their field. */
-const RECIPIENTS_READ = 1_000;
-const ATTACHMENTS_MAX = 100;
 /** Characters of a Message-ID: no line of a header is longer (RFC 5322 section 2.1.1). */
 const MESSAGE_ID_MAX = 998;
 
-const correspondent = Type.Object(
-  {
-    name: Type.Optional(Type.String({ examples: ['Bob'] })),
-    address: Type.String({ examples: ['bob@sender.test'] }),
-  },
-  { title: 'Correspondent' },
-);
-const correspondents = (description: string) =>
-  Type.Optional(Type.Array(correspondent, { maxItems: RECIPIENTS_READ, description }));
-
-/** A message of the account. */
-const place = (description: string) =>
-  Type.Optional(
-    Type.Object(
-      {
-        mailbox: mailboxName('Its mailbox.'),
-        uid: uidSchema,
-        uidvalidity: Type.Optional(uidvaliditySchema),
-      },
-      { description },
-    ),
-  );
-
-const DELAY_MAX = 366 * 24 * 60 * 60;
-const times = {
-  sendAt: Type.Optional(
-    Text(
-      'When the message goes out (RFC 3339), within a year; at once when left out.',
-      '2026-02-01T08:00:00Z',
-      { maxLength: 40 },
-    ),
-  ),
-  delaySeconds: Type.Optional(
-    Integer(
-      'The message goes out so many seconds later, and can be cancelled until then; in place of sendAt.',
-      30,
-      { minimum: 0, maximum: DELAY_MAX },
-    ),
-  ),
-};
-
 const query = Type.Object(times);
-
-const attachment = Type.Object({
-  filename: Type.Optional(Type.String({ examples: ['a.csv'] })),
-  contentType: Type.Optional(
-    Text('Media type; application/octet-stream when left out.', 'text/csv'),
-  ),
-  content: Type.Optional(Text('The bytes, as base64.', 'YSxiCg==')),
-  mailbox: Type.Optional(
-    Text(
-      'In place of `content`, with `uid` and `part`: a part of another message of the account.',
-      'INBOX',
-      { maxLength: MAILBOX_MAX },
-    ),
-  ),
-  uid: Type.Optional(uidSchema),
-  uidvalidity: Type.Optional(uidvaliditySchema),
-  part: Type.Optional(Text('IMAP part number.', '2')),
-  contentId: Type.Optional(Text('The id that the HTML names as `cid:`.', 'logo@sender.test')),
-  inline: Type.Optional(Flag('Meant to be shown within the message.')),
-});
-
-const sendBody = Type.Object(
-  {
-    from: Type.Optional(
-      Type.Object(correspondent.properties, {
-        description: 'The account, with a name or a +tag of its choice; the account when left out.',
-      }),
-    ),
-    to: correspondents('Recipients. To, Cc and Bcc together have 1 to 100.'),
-    cc: correspondents('Recipients of copies.'),
-    bcc: correspondents('Recipients whom nobody else sees; the copy in Sent names them.'),
-    replyTo: correspondents('The addresses for answers.'),
-    subject: Type.Optional(Type.String({ examples: ['Hello'] })),
-    text: Type.Optional(Type.String({ examples: ['Hello, Bob.'] })),
-    html: Type.Optional(Type.String({ examples: ['<p>Hello, Bob.</p>'] })),
-    attachments: Type.Optional(Type.Array(attachment, { maxItems: ATTACHMENTS_MAX })),
-    headers: Type.Optional(
-      Type.Record(Type.String(), Type.String(), {
-        description: 'Further header fields by name, such as List-Unsubscribe.',
-      }),
-    ),
-    inReplyTo: place(
-      'The message that is answered. Postroom writes In-Reply-To and References from it, and sets its `\\Answered`.',
-    ),
-    draft: place(
-      'The draft that is sent: it is removed once the mail is sent. It has the flag `\\Draft`, or is in the mailbox of drafts.',
-    ),
-    ...times,
-  },
-  {
-    examples: [
-      { to: [{ name: 'Bob', address: 'bob@sender.test' }], subject: 'Hello', text: 'Hello, Bob.' },
-    ],
-  },
-);
 
 const sendId = Text('The id of the sent message.', '7a9c2f2e-4f0e-4a55-9a52-0d0cf0b8e3c1');
 const messageId = Type.String({ examples: ['<7b1f@acme.test>'] });
@@ -185,22 +87,21 @@ const cancelAnswer = Type.Object({
 
 export function mailSendRoutes(sending: Sending, maxMessageBytes: number): RouteGroup {
   return (app, tools) => {
+    const large = new LargeRequests();
     // In a scope of its own: no other route accepts messages by this parser.
     app.register((scope, _options, done) => {
-      sendRoute(scope, tools, sending, maxMessageBytes);
+      sendRoute(scope, tools, sending, { large, maxMessageBytes });
       done();
     });
+    draftRoute(app, tools, sending, large);
     cancelRoute(app, tools, sending);
     statusRoutes(app, tools, sending);
   };
 }
 
+/** Of a message that Postroom writes. */
 const refusals = [
-  'send_disabled',
-  'domain_not_ready',
-  'send_limit',
   'message_too_large',
-  'idempotency_key_reused',
   'mailbox_not_found',
   'message_not_found',
   'part_not_found',
@@ -208,21 +109,32 @@ const refusals = [
   'quota_exceeded',
 ] as const;
 
-function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageBytes: number): void {
+/** Whose body may be large. Before it is read: nobody else can make us hold so much. */
+function readLarge({ authenticateMail }: RouteTools, large: LargeRequests) {
+  return async (request: FastifyRequest, reply: FastifyReply, payload: Readable) => {
+    const holder = await authenticateMail(request);
+    const body = Readable.from(large.read(request, reply, payload, holder), { objectMode: false });
+    // It may break off when it is no longer read: after a refusal.
+    return body.on('error', () => undefined);
+  };
+}
+
+interface SendLimits {
+  readonly large: LargeRequests;
+  readonly maxMessageBytes: number;
+}
+
+function sendRoute(
+  app: Api,
+  tools: RouteTools,
+  sending: Sending,
+  { large, maxMessageBytes }: SendLimits,
+): void {
   // Not read yet.
   app.addContentTypeParser('message/rfc822', (_request, payload, done) => done(null, payload));
-  const large = new LargeRequests();
   app.post('/mail/send', {
     bodyLimit: SEND_BODY_MAX,
-    // Before the body is read: nobody else can make us hold so much.
-    preParsing: async (request, reply, payload) => {
-      const holder = await tools.authenticateMail(request);
-      const body = Readable.from(large.read(request, reply, payload, holder), {
-        objectMode: false,
-      });
-      // It may break off when it is no longer read: after a refusal.
-      return body.on('error', () => undefined);
-    },
+    preParsing: readLarge(tools, large),
     schema: {
       summary: 'Send a message',
       operationId: 'sendMessage',
@@ -240,7 +152,17 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
       },
       response: { 202: acceptedAnswer },
     },
-    config: { refusals },
+    config: {
+      // Its key is found as long as the message is known.
+      takesKey: false,
+      refusals: [
+        'send_disabled',
+        'domain_not_ready',
+        'send_limit',
+        'idempotency_key_reused',
+        ...refusals,
+      ],
+    },
     handler: (request, reply) => large.work(request, accept(request, reply)),
   });
 
@@ -261,6 +183,31 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
   }
 }
 
+function draftRoute(app: Api, tools: RouteTools, sending: Sending, large: LargeRequests): void {
+  app.post('/mail/drafts', {
+    bodyLimit: SEND_BODY_MAX,
+    preParsing: readLarge(tools, large),
+    schema: {
+      summary: 'Save a draft',
+      operationId: 'saveDraft',
+      description:
+        'Stores a message in the mailbox of drafts, with `\\Draft` and `\\Seen`; nothing is sent. Members are those of `POST /mail/send`, and nothing has to be complete: recipients may be missing, or be no addresses yet. Files of other messages are named by `mailbox`, `uid` and `part`, also those of the draft that it takes the place of.',
+      body: draftBody,
+      response: { 201: storedMessage },
+    },
+    config: { refusals: [...refusals, 'mailbox_refused', 'mail_server_refused'] },
+    handler: (request, reply) => large.work(request, save(request, reply)),
+  });
+
+  async function save(request: FastifyRequest, reply: FastifyReply): Promise<PinnedLocation> {
+    const user = await tools.authenticateMail(request);
+    reply.code(201);
+    const draft = request.body as Static<typeof draftBody>;
+    const within = answerWithin<PinnedLocation>(request, 201, (stored) => stored);
+    return sending.saveDraft(user, draft, readKey(request), within);
+  }
+}
+
 function cancelRoute(app: Api, tools: RouteTools, sending: Sending): void {
   app.post('/mail/sends/cancel', {
     schema: {
@@ -271,7 +218,7 @@ function cancelRoute(app: Api, tools: RouteTools, sending: Sending): void {
       body: Type.Object({ id: sendId }),
       response: { 200: cancelAnswer },
     },
-    config: { refusals: ['send_not_found', 'already_sent'] },
+    config: { takesKey: false, refusals: ['send_not_found', 'already_sent'] },
     handler: async (request) => {
       const user = await tools.authenticateMail(request);
       return { ok: true, draft: await sending.cancel(user, request.body.id) };
@@ -284,7 +231,7 @@ const SENDS_READ = 100;
 
 function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
   app.post('/mail/sends/read', {
-    config: { onlyReads: true },
+    config: { onlyReads: true, takesKey: false },
     schema: {
       summary: 'Read the status of several sent messages',
       operationId: 'readSends',
