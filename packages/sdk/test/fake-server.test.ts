@@ -259,6 +259,20 @@ async function sends(tell: Tell) {
     fields: ['flags', 'envelope', 'preview', 'threadId', 'text', 'attachments'],
   });
   await tell('answered', 'POST', '/mail/sync', { mailbox: 'INBOX', fields: ['flags'] });
+  const unfinished = { text: 'Hello', inReplyTo, attachments };
+  const saved = await tell('save a draft', 'POST', '/mail/drafts', unfinished, {
+    'idempotency-key': 'd',
+  });
+  await tell('save it again', 'POST', '/mail/drafts', unfinished, { 'idempotency-key': 'd' });
+  const next = { text: 'Hello.', attachments: [{ ...saved, part: '2' }], draft: saved };
+  const { uid } = await tell('save another in its place', 'POST', '/mail/drafts', next);
+  await tell('that one', 'POST', '/mail/messages', {
+    mailbox: 'Drafts',
+    uids: [saved.uid, uid],
+    fields: ['flags', 'envelope', 'preview', 'text', 'attachments'],
+  });
+  const other = { ...next, draft: inReplyTo, attachments: [] };
+  await tell('save it in place of no draft', 'POST', '/mail/drafts', other);
 }
 
 test('the fake answers as the service does', async () => {

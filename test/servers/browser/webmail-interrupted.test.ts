@@ -87,7 +87,7 @@ test('mail that another device wrote for later is seen as soon as it is there, a
 
 for (const [what, path, keys] of [
   ['mail', '/mail/send', 'Control+Enter'],
-  ['draft', '/mail/append', 'Escape'],
+  ['draft', '/mail/drafts', 'Escape'],
 ] as const)
   test(`a ${what} that waited and is refused after a reload is told of until it is kept as a draft, with its files`, async () => {
     const { address } = await pages.newAccount();
@@ -96,7 +96,7 @@ for (const [what, path, keys] of [
     const { page } = await openWebmail(pages, address, {
       stay: true,
       routes: async (each) => {
-        await each.route(/\/mail\/(send|append)$|\/mail\/append\?/, (route) => {
+        await each.route(/\/mail\/(send|drafts)$/, (route) => {
           if (appends) return route.continue();
           const isIt = route.request().url().includes(path);
           return refuses && isIt ? route.fulfill({ status: 429, json: refusal }) : route.abort();

@@ -13,9 +13,9 @@ import type {
   ReadMessage,
   WatchOptions,
 } from './client.ts';
+import { BINARY } from './compose.ts';
 import type { Copy, NewOperation } from './copy.ts';
 import { changeFlags } from './fold.ts';
-import { BINARY } from './mime.ts';
 import { locateLeft } from './named.ts';
 import { type OperationTools, StoredOperation, toOperation } from './operation.ts';
 import {

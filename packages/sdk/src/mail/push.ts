@@ -5,16 +5,14 @@ import type {
   MoveMessagesAnswer,
   SendMessageAnswer,
 } from '../api-types.ts';
-import { writeDraft, writeSend } from './compose.ts';
+import { withFiles, writeMail } from './compose.ts';
 import type { Copy } from './copy.ts';
-import { toBase64 } from './mime.ts';
 import { FIELDS, locateIn, type MailboxRow, type OperationRow, uidOf } from './rows.ts';
-import type { MailCall, MailRoute, MailServer } from './server.ts';
+import type { MailCall, MailRoute } from './server.ts';
 
 /** What is stored of a request before it goes, so that it goes again unchanged. */
 export interface StoredRequest {
   readonly route: MailRoute;
-  readonly query?: Readonly<Record<string, string>> | undefined;
   /** Of a mail without its files, which are in the store already. */
   readonly body?: Readonly<Record<string, unknown>>;
   readonly since?: Pick<MailboxRow, 'uidvalidity' | 'token'> | undefined;
@@ -47,11 +45,10 @@ export function buildRequest(
       body: { mailbox: first.mailbox, to: first.to },
     };
   }
-  if (kind === 'append')
-    return { route: 'POST /mail/append', query: { mailbox, flags: '\\Draft \\Seen' } };
+  if (kind === 'append') return { route: 'POST /mail/drafts', body: writeMail(first, copy) };
   if (kind === 'send') {
     const { inverseOf } = first;
-    if (inverseOf === undefined) return { route: 'POST /mail/send', body: writeSend(first, copy) };
+    if (inverseOf === undefined) return { route: 'POST /mail/send', body: writeMail(first, copy) };
     const target = copy.operations.find(({ seq }) => seq === inverseOf);
     return { route: 'POST /mail/sends/cancel', body: { id: target?.sendId } };
   }
@@ -70,30 +67,15 @@ export function buildRequest(
 /** Carried out once for each Idempotency-Key. */
 const KEYED: readonly OperationRow['kind'][] = ['move', 'copy', 'append', 'send'];
 
-/** With the files of a mail, which are not stored twice. */
+/** With the files of a mail. */
 export async function toCall(
-  request: StoredRequest,
+  { body }: StoredRequest,
   operation: OperationRow,
   copy: Copy,
-  server: MailServer,
 ): Promise<MailCall> {
-  const { query, body } = request;
-  const { kind, mail, id } = operation;
+  const { kind, id } = operation;
   const key = KEYED.includes(kind) ? id : undefined;
-  if (kind === 'append' && mail)
-    return { query, body: await writeDraft(operation, copy, server), key };
-  if (kind === 'send' && body?.attachments) {
-    const attachments = body.attachments as readonly Record<string, unknown>[];
-    const filled = attachments.map(async ({ blob, ...attachment }) => {
-      if (typeof blob !== 'string') return attachment;
-      const bytes = await copy.bytes(blob);
-      // It was lost with the store that had it: the mail waits, since the next start may find it.
-      if (!bytes) throw new Error('the file is gone');
-      return { ...attachment, content: toBase64(bytes) };
-    });
-    return { body: { ...body, attachments: await Promise.all(filled) }, key };
-  }
-  return { body, key };
+  return { body: body?.attachments ? await withFiles(body, operation, copy) : body, key };
 }
 
 /** What an answer says of one operation of the batch. */

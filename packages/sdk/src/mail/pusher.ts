@@ -7,7 +7,6 @@ import { ApiError, endsSession, isForeign, isPassing } from '../errors.ts';
 import { startsAnew } from './apply-page.ts';
 import type { Copy } from './copy.ts';
 import { placesOf } from './fold.ts';
-import { locateLeft } from './named.ts';
 import { acked, ended, endings, isUnsettled, nextBatches, outdated, takerOf } from './outbox.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
 import {
@@ -60,9 +59,8 @@ export class Pusher {
       else
         answer = (await server.call(
           request.route,
-          await toCall(request, first, copy, server),
+          await toCall(request, first, copy),
         )) as PushAnswer;
-      await this.#replace(first);
     } catch (error) {
       if (!wasMade(first, error, isAgain)) {
         await this.#refused(going, error, isAgain);
@@ -71,19 +69,6 @@ export class Pusher {
       answer = {};
     }
     await this.#answer(going, request, answer, isOwner ? began : 0);
-  }
-
-  /** All of a mail that was taken back is in its new draft: the one that it was written in goes. */
-  async #replace({ kind, mail }: OperationRow): Promise<void> {
-    const { copy, server } = this.#lead;
-    const old = kind === 'append' && mail?.draft && locateLeft(mail.draft, copy);
-    if (!old) return;
-    const { uid, ...place } = old;
-    const deleting = server.call('POST /mail/delete', { body: { ...place, uids: [uid] } });
-    // The new one is stored: that is not refused with this.
-    await deleting.catch((error: unknown) => {
-      if (!isRefusal(error)) throw error;
-    });
   }
 
   /** @throws StaleEpochError where another tab leads */

@@ -4,6 +4,7 @@ import type {
   MoveMessagesBody,
   PartialContent,
   ReadSendsBody,
+  SaveDraftBody,
   SearchMatch,
   SearchMessagesBody,
   SendMessageBody,
@@ -94,6 +95,8 @@ export const routes: Readonly<Record<string, Route>> = {
     return bytes;
   },
   'POST /mail/search': (account, request) => answer(search(account, bodyOf(request))),
+  'POST /mail/drafts': (account, request) =>
+    answer(account.sends.saveDraft(bodyOf<SaveDraftBody>(request)), 201),
   'POST /mail/send': (account, request) =>
     answer(
       account.sends.send(

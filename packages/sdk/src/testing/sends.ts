@@ -1,5 +1,12 @@
 /** Mail that an account sends: its copy in Sent, its draft, and the time at which it goes out. */
-import type { CancelSendAnswer, Send, SendMessageAnswer, SendMessageBody } from '../api-types.ts';
+import type {
+  CancelSendAnswer,
+  SaveDraftBody,
+  Send,
+  SendMessageAnswer,
+  SendMessageBody,
+  StoredMessage,
+} from '../api-types.ts';
 import type { FakeMailboxes, Surroundings } from './mailboxes.ts';
 import { invalid, Refusal } from './refusal.ts';
 import { type NewAttachment, writeMail } from './source.ts';
@@ -48,7 +55,7 @@ export class FakeSends {
     if (body.sendAt !== undefined && body.delaySeconds !== undefined)
       throw invalid('delaySeconds', 'must not stand beside sendAt');
     const id = `00000000-0000-4000-8000-${String(next()).padStart(12, '0')}`;
-    const messageId = `<${id}@${account.address.split('@')[1]}>`;
+    const messageId = this.#messageId(id);
     const source = this.#write(body, messageId);
     const draft = body.draft && this.#draft(body.draft);
     const uid = account.append('Sent', source, { flags: ['\\Seen'] });
@@ -73,6 +80,21 @@ export class FakeSends {
     return answer;
   }
 
+  saveDraft(body: SaveDraftBody): StoredMessage {
+    const source = this.#write(body, this.#messageId(this.#around.next()));
+    const replaced = body.draft && this.#draft(body.draft);
+    const stored = this.#keepDraft(source);
+    if (replaced) this.#account.remove(replaced.mailbox, [replaced.uid]);
+    return stored;
+  }
+
+  #keepDraft(source: Uint8Array): StoredMessage {
+    const uid = this.#account.append('Drafts', source, { flags: ['\\Draft', '\\Seen'] });
+    return { mailbox: 'Drafts', uid, uidvalidity: this.#account.mailbox('Drafts').uidvalidity };
+  }
+
+  readonly #messageId = (id: string | number) => `<${id}@${this.#account.address.split('@')[1]}>`;
+
   /** @throws Refusal send_not_found, already_sent */
   cancel(id: string): CancelSendAnswer {
     const sent = this.#find({ id });
@@ -82,9 +104,7 @@ export class FakeSends {
     if (status === 'queued') {
       sent.status = 'cancelled';
       if (!sent.draft || !account.mailbox(sent.draft.mailbox).find(sent.draft.uid)) {
-        const uid = account.append('Drafts', source, { flags: ['\\Draft', '\\Seen'] });
-        const { uidvalidity } = account.mailbox('Drafts');
-        sent.draft = { mailbox: 'Drafts', uid, uidvalidity };
+        sent.draft = this.#keepDraft(source);
       }
       account.remove('Sent', [answer.uid]);
     }
@@ -98,7 +118,7 @@ export class FakeSends {
     for (const address of sent.recipients) this.#around.deliver(address, sent.source);
   }
 
-  #write(body: SendMessageBody, messageId: string): Uint8Array {
+  #write(body: SaveDraftBody, messageId: string): Uint8Array {
     const { address, displayName: name } = this.#account;
     const { from = { address, name }, to = [], cc = [], bcc = [], subject = '', text, html } = body;
     const isOwn = from.address.replace(/\+[^@]*/, '').toLowerCase() === address.toLowerCase();

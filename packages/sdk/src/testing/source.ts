@@ -1,6 +1,6 @@
 /** Messages as bytes: written from their members, and read again. Enough of MIME for tests, not for mail of the world. */
 import type { Address, Attachment, Envelope } from '../api-types.ts';
-import { people, words, writeMessage } from '../mail/mime.ts';
+import { people, words, writeMessage } from './mime.ts';
 
 /** A message to write. */
 export interface NewMail {

@@ -206,7 +206,7 @@ test('what has no room in a full account is refused, and holds up nothing that m
     rejected.push(`${operation.kind} ${error.message}`),
   );
   world.server.fault = ({ path }) =>
-    path === '/mail/append' ? { status: 507, code: 'quota_exceeded' } : undefined;
+    path === '/mail/drafts' ? { status: 507, code: 'quota_exceeded' } : undefined;
   const { operation } = await client.saveDraft({ subject: 'one more' });
   const ends = [assert.rejects(operation.applied, { code: 'quota_exceeded' })];
   const removal = await client.mailbox('Drafts').delete([large], { forever: true });

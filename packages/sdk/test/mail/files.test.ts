@@ -89,6 +89,30 @@ for (const undoSeconds of [60, 0]) {
   });
 }
 
+test('the files of another message are named in a draft, not fetched and sent again', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const attachments = [{ filename: 'a.bin', content }];
+  const id = world.account.deliver('INBOX', { subject: 'Hi', attachments });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const from = { mailbox: 'INBOX', id, part: '2' };
+  const { operation, ...draft } = await client.saveDraft({ ...mail, attachments: [{ from }] });
+  await world.pass(5000, operation.applied);
+  const again = await client.saveDraft({ ...mail, attachments: [{ from }], text: 'b' }, draft);
+  await world.pass(5000, again.operation.applied);
+  const asked = world.server.requests.map(({ path }) => path);
+  assert.equal(asked.includes('/mail/attachment'), false);
+  const drafts = world.server.requests.filter(({ path }) => path === '/mail/drafts');
+  const bodies = drafts.map(({ body }) => JSON.stringify(body));
+  assert.equal(bodies.length, 2);
+  assert.equal(
+    bodies.some((body) => body.includes('"content"')),
+    false,
+  );
+  const { uids, find } = world.account.mailbox('Drafts');
+  assert.deepEqual([uids, find(2)?.parts.get('2')], [[2], new Uint8Array(content)]);
+});
+
 test('mail that is refused while it is taken back is a draft with its files', async () => {
   const world = new World({ seed: 1, withLocks: true });
   const { client } = await world.open();
@@ -102,8 +126,8 @@ test('mail that is refused while it is taken back is a draft with its files', as
   const taken = (await cancelled)?.draft;
   assert.deepEqual([taken?.mailbox, taken?.uid], ['Drafts', undefined]);
   await assert.rejects(sent.applied, /domain_not_ready/);
-  const [draft, ...others] = world.server.requests.filter(({ path }) => path === '/mail/append');
+  const [draft, ...others] = world.server.requests.filter(({ path }) => path === '/mail/drafts');
   assert.equal(others.length, 0);
-  assert.ok(Buffer.from(draft?.body as Uint8Array).includes(inBase64));
+  assert.ok(JSON.stringify(draft?.body).includes(inBase64));
   assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
 });

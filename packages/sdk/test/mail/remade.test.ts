@@ -185,7 +185,7 @@ test('a draft takes no file of another message that has the UID since the mailbo
   const { world, account, server, client, settled } = await begin();
   const id = account.deliver(WORK, { subject: 'old', ...file('old') });
   await world.pass(5000);
-  server.fault = ({ path }) => (path === '/mail/attachment' ? { status: 500 } : undefined);
+  server.fault = ({ path }) => (path === '/mail/drafts' ? { status: 500 } : undefined);
   const from = { mailbox: WORK, id, part: '2' };
   const { operation } = await settled(
     client.saveDraft({ to, subject: 'mail', attachments: [{ from }] }),
@@ -194,7 +194,7 @@ test('a draft takes no file of another message that has the UID since the mailbo
   account.deliver(WORK, { subject: 'new', ...file('new') });
   await world.pass(5000);
   server.fault = undefined;
-  const refused = assert.rejects(operation.applied, /message_not_found/);
+  const refused = assert.rejects(operation.applied, /uidvalidity_changed/);
   await world.pass(60_000);
   await refused;
   assert.equal(account.mailbox('Drafts').uids.length, 0);
@@ -205,7 +205,7 @@ test('a draft replaces no other message that has the UID since the mailbox was m
   const flags = ['\\Draft'];
   const id = account.deliver(WORK, { subject: 'old' }, { flags });
   await world.pass(5000);
-  server.fault = ({ path }) => (path === '/mail/append' ? { status: 500 } : undefined);
+  server.fault = ({ path }) => (path === '/mail/drafts' ? { status: 500 } : undefined);
   const mail = { to, subject: 'mail' };
   const { operation } = await settled(client.saveDraft(mail, { mailbox: WORK, id }));
   remake(account);

@@ -15,7 +15,7 @@ const path = fc.constantFrom(
   '/mail/send',
   '/mail/move',
   '/mail/copy',
-  '/mail/append',
+  '/mail/drafts',
   '/mail/sync',
 );
 

@@ -9,7 +9,7 @@ import { Invariants } from './invariants.ts';
 export const BODY_BUDGET = 5_000;
 
 /** Routes that carry out a request once for its key. */
-const KEYED = new Set(['/mail/move', '/mail/copy', '/mail/append', '/mail/send']);
+const KEYED = new Set(['/mail/move', '/mail/copy', '/mail/drafts', '/mail/send']);
 
 /** Why a write fails that may be tried again. */
 export const BUSY = 'the store is busy';

@@ -1,8 +1,6 @@
 /** Messages as they are written (RFC 5322, MIME): in ASCII, each line short. */
 import type { Address } from '../api-types.ts';
-
-/** The type of bytes that nothing is known of. */
-export const BINARY = 'application/octet-stream';
+import { BINARY, toBase64 } from '../mail/compose.ts';
 
 /** A file of a message, with its bytes. */
 export interface WrittenFile {
@@ -100,12 +98,3 @@ export function words(text: string, plainText: RegExp = /^[\w .,:!'-]{0,60}$/): 
 export const oneLine = (text: string): string => text.replace(/\p{Cc}+/gu, ' ').trim();
 
 const escapeByte = (character: string) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
-
-export function toBase64(bytes: Uint8Array): string {
-  let text = '';
-  // A call takes only so many arguments.
-  for (let at = 0; at < bytes.length; at += 8192) {
-    text += String.fromCharCode(...bytes.subarray(at, at + 8192));
-  }
-  return btoa(text);
-}
