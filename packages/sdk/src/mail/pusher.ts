@@ -18,6 +18,7 @@ import {
   put,
   type Reading,
   removal,
+  type StoredMail,
 } from './rows.ts';
 import type { Change } from './store.ts';
 import type { Lead, Syncer } from './syncer.ts';
@@ -197,7 +198,7 @@ export class Pusher {
     // Taken back twice, it is one draft.
     if (target && taker.kind === 'send' && takerOf(target.seq, operations) === operation)
       return taker.mail
-        ? [put('operations', { ...taker, kind: 'append' })]
+        ? [put('operations', { ...taker, kind: 'append', mail: instead(taker.mail, target, copy) })]
         : [put('operations', { ...taker, state: 'done' }), ...this.#filesOf(target)];
     return this.#over([{ ...ended(operation, 'cancelled'), ...stayed(operation, copy) }]);
   }
@@ -248,6 +249,15 @@ function stayed({ kind, inverseOf }: OperationRow, { operations }: Copy): Partia
   if (kind !== 'move' || !target) return {};
   const { uids, uidvalidity } = locateIn(target.ids, operations, target.uidvalidity);
   return { placed: uids, placedIn: uidvalidity };
+}
+
+/** A draft that was refused comes in place of the one that it was to replace. */
+function instead(mail: StoredMail, { seq }: OperationRow, { operations }: Copy): StoredMail {
+  const replacing = operations.find(({ kind, needs }) => kind === 'delete' && needs === seq);
+  const [id] = replacing?.ids ?? [];
+  if (!replacing || id === undefined || mail.draft) return mail;
+  const { mailbox, uidvalidity } = replacing;
+  return { ...mail, draft: { mailbox, id, uidvalidity } };
 }
 
 /** A mail that goes without what it answers; or, where it answers nothing, without its draft. */

@@ -190,6 +190,29 @@ test('a draft that the server refuses after a reload is stored with its text and
   assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
 });
 
+test('a draft that was refused and is stored after all takes the place of the one before it', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const { operation, ...before } = await client.saveDraft(mail);
+  await world.pass(5000, operation.applied);
+  world.server.failNext({ status: 507, code: 'quota_exceeded' }, '/mail/drafts');
+  const refused = await client.saveDraft({ ...mail, text: 'Newer' }, before);
+  await world.pass(5000);
+  await refused.operation.undo();
+  await world.pass(60_000);
+  const { uids, find } = world.account.mailbox('Drafts');
+  assert.deepEqual(
+    uids.map((uid) => find(uid)?.text),
+    ['Newer'],
+  );
+  const { messages } = await client.mailbox('Drafts').list();
+  assert.deepEqual(
+    messages.map(({ preview }) => preview),
+    ['Newer'],
+  );
+});
+
 test('each new listener is told of what was refused, until it is undone or forgotten', async () => {
   const world = new World({ seed: 1, withLocks: true });
   world.account.deliver('INBOX', { subject: 'Hi' });
