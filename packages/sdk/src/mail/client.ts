@@ -159,8 +159,8 @@ export type OutgoingMail = Omit<
 export interface OutgoingAttachment {
   readonly filename?: string | undefined;
   readonly contentType?: string | undefined;
-  /** Its bytes; or, in place of them, a part of a message. */
-  readonly content?: Uint8Array | Blob | undefined;
+  /** Its bytes, or its text; or, in place of them, a part of a message. */
+  readonly content?: Uint8Array | ArrayBuffer | Blob | string | undefined;
   readonly from?: (MessageLocation & { readonly part: string }) | undefined;
   readonly contentId?: string | undefined;
   readonly inline?: boolean | undefined;

@@ -185,6 +185,9 @@ export class StoredMailbox implements MailboxHandle {
     const place = copy.place(this.name);
     // A message that has its UID by now is named by it, unless the mailbox was made anew since.
     const nameOf = (id: MessageId) => locateLeft({ mailbox: this.name, id }, copy)?.uid ?? id;
+    // As text, a UID would be taken for a message that never came to be, and nothing would be done.
+    const odd = ids.find((id) => typeof id !== 'number' && !id.startsWith('~'));
+    if (odd !== undefined) throw new TypeError(`UIDs are numbers: "${odd}" is text`);
     const all = [...new Set(ids)];
     const pieces: NewOperation[] = [];
     for (let at = 0; at < all.length; at += MAX_IDS) {

@@ -115,8 +115,8 @@ async function storeMail(
   for (const { content, from, ...attachment } of attachments ?? []) {
     if (from) kept.push({ ...attachment, from: named(from, copy) });
     else {
-      const bytes = content instanceof Blob ? new Uint8Array(await content.arrayBuffer()) : content;
-      if (!bytes) throw new TypeError('attachments need content or from');
+      if (content === undefined) throw new TypeError('attachments need content or from');
+      const bytes = new Uint8Array(await new Blob([content as Blob]).arrayBuffer());
       const blob = makeId();
       const { contentType = (content as Partial<Blob>).type || undefined } = attachment;
       files.push(put('blobs', { account: copy.account, blob, bytes }));
@@ -134,9 +134,12 @@ async function storeMail(
   return { kept: { ids: [], mail: stored, shown }, files };
 }
 
-/** The lists in mail are of addresses. One that has none is the name of a group: nothing goes there. */
+/**
+ * The lists in mail are of addresses. One that has none is the name of a group: nothing goes there. What is none of both, the
+ * server refuses: left out, the mail would go to the others alone.
+ */
 const withAddress = (_: string, value: unknown) =>
-  Array.isArray(value) ? value.filter(({ address }) => address) : value;
+  Array.isArray(value) ? value.filter((one) => one.address || typeof one === 'string') : value;
 
 /** A message that has its UID by now is named by it. What an app gives may be a proxy, which IndexedDB does not store. */
 function named<Place extends NamedMessage>(place: Place, copy: Copy): Place {

@@ -51,6 +51,7 @@ export class FakeSends {
     const { clock, next } = this.#around;
     const account = this.#account;
     const recipients = [...(body.to ?? []), ...(body.cc ?? []), ...(body.bcc ?? [])];
+    if (!recipients.every(({ address }) => address)) throw invalid('to', 'must be objects');
     if (recipients.length === 0) throw invalid('to', 'must name a recipient; so can cc and bcc');
     if (body.sendAt !== undefined && body.delaySeconds !== undefined)
       throw invalid('delaySeconds', 'must not stand beside sendAt');

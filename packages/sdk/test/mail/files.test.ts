@@ -89,6 +89,37 @@ for (const undoSeconds of [60, 0]) {
   });
 }
 
+test('a file is a Blob, bytes or text', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const { buffer } = new Uint8Array(content);
+  const contents = [content, buffer, new Blob([content]), content.toString()];
+  for (const one of contents) {
+    const { applied } = await client.send({ ...mail, attachments: [{ ...file, content: one }] });
+    await world.pass(5000, applied);
+  }
+  assert.deepEqual(
+    sentBy(world),
+    contents.map(() => inBase64),
+  );
+});
+
+test('a UID that is text is refused: nothing would be done', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const ids = ['1' as unknown as number];
+  const inbox = client.mailbox('INBOX');
+  for (const change of [
+    () => inbox.move(ids, 'Archive'),
+    () => inbox.flag(ids, { add: ['\\Seen'] }),
+    () => inbox.delete(ids),
+  ])
+    await assert.rejects(change, { name: 'TypeError', message: 'UIDs are numbers: "1" is text' });
+});
+
 test('the files of another message are named in a draft, not fetched and sent again', async () => {
   const world = new World({ seed: 1, withLocks: true });
   const attachments = [{ filename: 'a.bin', content }];

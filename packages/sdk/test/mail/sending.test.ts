@@ -213,6 +213,18 @@ test('a draft that was refused and is stored after all takes the place of the on
   );
 });
 
+test('what plain JavaScript writes in place of an address is refused, and the mail goes to nobody', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const text = 'eve@sender.test' as unknown as { address: string };
+  const sent = await client.send({ ...mail, to: [...mail.to, text] });
+  const refused = assert.rejects(sent.applied, /invalid_request/);
+  await world.pass(5000);
+  await refused;
+  assert.deepEqual(world.account.sends.all, []);
+});
+
 test('each new listener is told of what was refused, until it is undone or forgotten', async () => {
   const world = new World({ seed: 1, withLocks: true });
   world.account.deliver('INBOX', { subject: 'Hi' });
