@@ -117,7 +117,8 @@ onEachEngine('rows of sent mail', (engine) => {
     const { database, make, count } = await openRows();
     await make(1, ['delivered', 'deferred']);
     await make(2, ['queued']);
-    await database.write((tx) => deleteSendsOf(tx, [1, 3]));
+    const remove = () => database.write((tx) => deleteSendsOf(tx, [1, 3]));
+    assert.deepEqual([await remove(), await remove()], [1, 0]);
     assert.deepEqual(await count(), [1, 1]);
   });
 });

@@ -213,9 +213,18 @@ export async function freeKey(
     .execute();
 }
 
-/** Removes the sends of deleted accounts, in the transaction that removes their data. */
-export async function deleteSendsOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
-  await tx.deleteFrom('sends').where('account_id', 'in', accountIds).execute();
+/** Each has its recipients. */
+const DELETED_AT_A_TIME = 50;
+
+/** Removes some sends of deleted accounts. @returns how many */
+export async function deleteSendsOf(tx: Queries, accountIds: readonly number[]): Promise<number> {
+  const some = tx
+    .selectFrom('sends')
+    .select('id')
+    .where('account_id', 'in', accountIds)
+    .limit(DELETED_AT_A_TIME);
+  const removal = tx.deleteFrom('sends').where('id', 'in', some);
+  return Number((await removal.executeTakeFirst()).numDeletedRows);
 }
 
 const draftOf = new PreparedQuery(({ sendId }: { sendId: number }, queries) =>

@@ -17,5 +17,5 @@ export { Sending } from './send.ts';
 export { type Accepted, deleteSendsOf, SEND, type SendStatus } from './send-rows.ts';
 export { ServerCopies } from './server-copies.ts';
 export { AccountSubmitter } from './submission.ts';
-export { findSuppressed, Suppressions } from './suppressions.ts';
+export { findSuppressed, removeSuppressionsOf, Suppressions } from './suppressions.ts';
 export { pruneSends } from './waiting-sends.ts';

@@ -35,7 +35,10 @@ export function comparableAddress(text: string): string {
   return address ? `${address.local.toLowerCase()}@${address.domain}` : text.toLowerCase();
 }
 
-/** Adds an address to the list of a domain; an existing entry does not change. */
+/**
+ * Adds an address to the list of a domain, in the transaction of a delivery of it: those of a deleted domain are removed
+ * before its list. An existing entry does not change.
+ */
 export async function suppress(
   tx: Queries,
   domainId: number,
@@ -51,6 +54,20 @@ export async function suppress(
     })
     .onConflict((conflict) => conflict.columns(['domain_id', 'address']).doNothing())
     .execute();
+}
+
+/** Addresses that are removed in one transaction. */
+const REMOVED_AT_A_TIME = 500;
+
+/** Removes some addresses of the list of a deleted domain. @returns how many */
+export async function removeSuppressionsOf(tx: Queries, domainId: number): Promise<number> {
+  const some = tx
+    .selectFrom('suppressions')
+    .select('id')
+    .where('domain_id', '=', domainId)
+    .limit(REMOVED_AT_A_TIME);
+  const removal = tx.deleteFrom('suppressions').where('id', 'in', some);
+  return Number((await removal.executeTakeFirst()).numDeletedRows);
 }
 
 /** Those of the addresses that are on the list of a domain, by address as it was given. */

@@ -33,7 +33,6 @@ export {
   isOfOneTransaction,
   isOfStatement,
   isOverdue,
-  isReferenceGone,
   isStorageFull,
   isUnavailable,
   isWithoutRight,

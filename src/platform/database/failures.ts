@@ -15,9 +15,6 @@ const POSTGRES_DAMAGED = new Set<unknown>(['XX001', 'XX002']);
 /** `disk_full` of PostgreSQL. */
 const POSTGRES_DISK_FULL = '53100';
 
-/** SQLITE_CONSTRAINT_FOREIGNKEY, and `foreign_key_violation` of PostgreSQL. */
-const GONE_REFERENCES = { sqlite: 787, postgres: '23503' };
-
 /** The log of an SQLite database could not be synced: nothing more is accepted or read. */
 export const LOG_LOST = 'POSTROOM_LOG_LOST';
 /** A connection to PostgreSQL gave no answer within the deadline. */
@@ -195,13 +192,6 @@ export function isCrowded(error: unknown): boolean {
 /** Whether a server, or a pooler before it, refuses deadlines as parameters of a new connection. */
 export function isRefusedParameter(error: unknown): boolean {
   return error instanceof Error && /unsupported startup parameter/.test(error.message);
-}
-
-/** Whether a row was not stored because the one that it refers to does not exist: it was deleted meanwhile. */
-export function isReferenceGone(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  const { sqlite, postgres } = GONE_REFERENCES;
-  return codeOf(error) === postgres || ('errcode' in error && error.errcode === sqlite);
 }
 
 /** Whether an error of the database or the file system says that there is no space left. */

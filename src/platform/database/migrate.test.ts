@@ -147,7 +147,7 @@ onEachEngine('a database', (engine) => {
     assert.equal((await read.selectFrom('bodies').select('id').execute()).length, 1);
   });
 
-  test('of version 4 keeps the keys of requests, which are removed with their accounts', async () => {
+  test('of version 4 keeps the keys of requests, which are removed after their accounts, and not with them', async () => {
     const { database: before, location } = await openTestDatabase(engine);
     await beginAs('0004', before, [
       `insert into domains (id, user_id, name, status, dkim_selector, dkim_private_key, created_at, next_check_at)
@@ -181,7 +181,7 @@ onEachEngine('a database', (engine) => {
     };
     assert.deepEqual(await read(), [{ ...ofAda, started_at: 5 }, ofBen]);
     await database.write((tx) => tx.deleteFrom('accounts').where('id', '=', 1).execute());
-    assert.deepEqual(await read(), [ofBen]);
+    assert.equal((await read()).length, 2);
     const again = database.write((tx) =>
       tx
         .insertInto('idempotency_keys')

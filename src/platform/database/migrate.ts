@@ -24,6 +24,7 @@ import { beforeTwentySecond, twentySecond } from './migrations/0022.ts';
 import { twentyThird } from './migrations/0023.ts';
 import { twentyFourth } from './migrations/0024.ts';
 import { beforeTwentyFifth, twentyFifth } from './migrations/0025.ts';
+import { beforeTwentySixth, laterThanTwentySixth, twentySixth } from './migrations/0026.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -97,6 +98,7 @@ const STEPS: Readonly<Record<string, Step>> = {
   '0023': { make: twentyThird },
   '0024': { make: twentyFourth },
   '0025': { make: twentyFifth, before: beforeTwentyFifth },
+  '0026': { make: twentySixth, before: beforeTwentySixth, later: laterThanTwentySixth },
 };
 /** Indexes that a later migration dropped: no start makes them again. */
 const DROPPED = new Set(['deliveries_by_receiver']);

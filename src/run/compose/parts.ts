@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Blocks } from '../../mail/blocks/blocks.ts';
 import { Queue, systemClock } from '../../mail/queue/queue.ts';
-import { deleteSendsOf, Suppressions } from '../../mail/sending/sending.ts';
+import { Suppressions } from '../../mail/sending/sending.ts';
 import { Trace } from '../../mail/trace/trace.ts';
 import { type Changes, InProcessChanges } from '../../mailboxes/changes/changes.ts';
 import { MailserverEvents } from '../../mailboxes/event-hook/event-hook.ts';
@@ -127,7 +127,7 @@ export function buildParts(given: Given) {
     ...owners,
     ...recorded,
     // Both, since an operator may have changed from one to the other.
-    stores: [embedded, shadowsOf(database), SENDS],
+    stores: [embedded, shadowsOf(database)],
     ...config.limits,
     expireTrash: (keptMs, after) => embedded.expireTrash(keptMs, after),
     pruneTombstones: (keptMs, signal) => (imap ?? embedded).pruneTombstones(keptMs, signal),
@@ -186,9 +186,6 @@ function buildTrace({ config, database, logger: log, now }: Given) {
   const { days: keptDays, subjects: keepsSubjects } = config.trace;
   return new Trace({ database, keptDays, keepsSubjects, node: hostname(), log, now });
 }
-
-/** Sends are deleted with their account at once: nothing of them is left to purge. */
-const SENDS: PurgedStore = { markForPurge: deleteSendsOf, purge: async () => false };
 
 function shadowsOf(database: Database): PurgedStore {
   return { markForPurge: markShadowsOf, purge: () => purgeShadows(database) };

@@ -23,6 +23,7 @@ const tables = [
   ['tombstones', 'shadow_messages', 'shadow_tombstones', 'messages', 'bodies'],
   ['mailboxes', 'shadow_mailboxes', 'delivery_payloads', 'deliveries', 'accounts'],
   ['domains', 'routes', 'dns_records', 'deleted_accounts', 'deleted_domains'],
+  ['send_recipients', 'sends', 'idempotency_keys', 'suppressions'],
 ].flat() as readonly (keyof Schema)[];
 
 /** No transaction removes more rows of one table than this. */
@@ -141,6 +142,39 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     });
   }
 
+  /** What an account and its domain have beside mail. */
+  function insertOthers({ database }: TestMailstore, accountId: number, domainId: number) {
+    return database.write(async (tx) => {
+      const many = (count: number) => Array.from({ length: count }, (_, n) => n);
+      const at = { created_at: 0, uid: 1, uidvalidity: '1', mailbox: 'Sent', body_id: 0 };
+      const owner = { account_id: accountId, domain_id: domainId };
+      const sends = await tx
+        .insertInto('sends')
+        .values(
+          many(300).map((n) => ({
+            ...{ ...at, ...owner, recipients: 2 },
+            ...{ public_id: `send-${accountId}-${n}`, message_id: `${n}` },
+          })),
+        )
+        .returning('id')
+        .execute();
+      const to = sends.flatMap(({ id }) =>
+        ['a', 'b'].map((address) => ({
+          send_id: id,
+          address,
+          delivery_id: 0,
+          status: 'queued' as const,
+        })),
+      );
+      await tx.insertInto('send_recipients').values(to).execute();
+      const keys = many(700).map((n) => ({ account_id: accountId, key: `${n}`, started_at: 0 }));
+      await tx.insertInto('idempotency_keys').values(keys).execute();
+      const suppressed = { domain_id: domainId, detail: '', created_at: 0 };
+      const addresses = many(700).map((n) => ({ ...suppressed, address: `${n}@far.test` }));
+      await tx.insertInto('suppressions').values(addresses).execute();
+    });
+  }
+
   /** A user with more of everything than one transaction removes; some of it shared with another user. */
   async function fill(store: TestMailstore, other: MailUser) {
     const user = await store.makeUser();
@@ -157,6 +191,7 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     await append(store, LARGE, user, other);
     await insertShadow(store, user, 700);
     await insertDeliveries(store, domain_id, 250);
+    await insertOthers(store, user.accountId, domain_id);
     return { user, userId: user_id, domain: user.address.split('@')[1] ?? '' };
   }
 

@@ -4,12 +4,14 @@
  */
 
 import { removeDeliveriesOf } from '../../mail/queue/queue.ts';
+import { deleteSendsOf, removeSuppressionsOf } from '../../mail/sending/sending.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import {
   type Accounts,
   endAccountDeletion,
   listDeletedAccounts,
+  removeAnswersOf,
 } from '../../tenants/accounts/accounts.ts';
 import { endDomainDeletion, listDeletedDomains } from '../../tenants/domains/domains.ts';
 
@@ -42,6 +44,8 @@ export async function purgeStep(options: PurgeOptions): Promise<boolean> {
   const accountIds = await listDeletedAccounts(database);
   if (accountIds.length > 0) {
     await database.write(async (tx) => {
+      if (await deleteSendsOf(tx, accountIds)) return;
+      if (await removeAnswersOf(tx, accountIds)) return;
       for (const store of stores) await store.markForPurge(tx, accountIds);
       await endAccountDeletion(tx, accountIds);
     });
@@ -56,7 +60,8 @@ async function purgeDomain(options: PurgeOptions, id: number): Promise<void> {
   // Waiting deliveries must not be sent any more, so they are removed first.
   const deliveries = await removeDeliveries(options, (tx) => removeDeliveriesOf(tx, id));
   const hadAccounts = await accounts.removeSomeOf(id);
-  if (deliveries === 0 && !hadAccounts) await endDomainDeletion(database, id);
+  const suppressed = await database.write((tx) => removeSuppressionsOf(tx, id));
+  if (deliveries + suppressed === 0 && !hadAccounts) await endDomainDeletion(database, id);
 }
 
 /**

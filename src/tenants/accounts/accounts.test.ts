@@ -519,15 +519,6 @@ onEachEngine('accounts', (engine) => {
     }
   });
 
-  test('a request with a key is refused where its account was deleted just now', async () => {
-    const { userId, create } = await newUser();
-    const { id: accountId } = await create('ann');
-    await accounts.remove(userId, accountId);
-    const { answered } = openRequests('');
-    const request = { owner: { accountId }, key: 'order-4711', hash: async () => '' };
-    await assert.rejects(answered.begin(request), { code: 'unauthorized' });
-  });
-
   test('an account that has the answers it may have gets those again, and no more', async () => {
     const { create } = await newUser();
     const { id: accountId } = await create('ann');

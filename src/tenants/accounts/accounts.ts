@@ -73,6 +73,7 @@ export {
   forgetAnswers,
   hashOf,
   type KeyOwner,
+  removeAnswersOf,
   scopeOf,
 } from './answered-requests.ts';
 export {

@@ -9,7 +9,8 @@
  * node may run: that changes nothing twice, except on a mail server. A request that failed leaves none, also where it failed because the
  * database was away.
  *
- * A key is an account's own, or, below /v2, that of a user and an API key (`scope`). Such a row outlives what the request
+ * A key is an account's own, and is removed after its account, some rows at a time. Or, below /v2, it is that of a user and an
+ * API key (`scope`). Such a row outlives what the request
  * made: when it is deleted, a late repetition must not make it again. What such a request asked and got is encrypted, since
  * it may have a password, of which the database has only a hash otherwise.
  */
@@ -17,7 +18,6 @@ import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import {
   type Database,
-  isReferenceGone,
   isUnavailable,
   type Queries,
   type Row,
@@ -45,6 +45,8 @@ const KEPT_MAX = 64 * 1024 * 1024;
 const ROW_OCTETS = 256;
 /** Answers that are removed in one transaction. */
 const FORGOTTEN_AT_A_TIME = 1_000;
+/** The same of deleted accounts, while nobody waits for them. */
+const REMOVED_AT_A_TIME = 500;
 
 export interface GivenAnswer {
   readonly status: number;
@@ -119,8 +121,7 @@ export class AnsweredRequests {
    * Begins a request, or finds the answer to the same request.
    *
    * @throws Refusal idempotency_key_reused where another request has the key; idempotency_key_in_use where
-   *   it is under way for long; unauthorized where the account was deleted just now; rate_limited where no more answers
-   *   are kept
+   *   it is under way for long; rate_limited where no more answers are kept
    */
   async begin(request: KeyedRequest): Promise<BegunRequest | GivenAnswer> {
     const { wait = pause } = request;
@@ -132,10 +133,7 @@ export class AnsweredRequests {
       throw new Refusal('rate_limited', detail, { retryAfter: usage.resetSeconds });
     }
     for (let waits = 0; waits <= WAITS; waits++) {
-      const begun = await this.#claim(request).catch((error: unknown) => {
-        if (!isReferenceGone(error)) throw error;
-        throw new Refusal('unauthorized', 'the account was deleted', { cause: error });
-      });
+      const begun = await this.#claim(request);
       if (begun) return begun;
       const row = await this.#find(request);
       const kept = row && this.#readKept(row);
@@ -255,6 +253,17 @@ export async function forgetAnswers(tx: Queries, before: EpochMs): Promise<numbe
   const removal = tx.deleteFrom('idempotency_keys').where('id', 'in', old);
   const { numDeletedRows } = await removal.where('started_at', '<', before).executeTakeFirst();
   return Number(numDeletedRows);
+}
+
+/** Removes some answers of deleted accounts. @returns how many; one that is given just then is forgotten with its time */
+export async function removeAnswersOf(tx: Queries, accountIds: readonly number[]): Promise<number> {
+  const some = tx
+    .selectFrom('idempotency_keys')
+    .select('id')
+    .where('account_id', 'in', accountIds)
+    .limit(REMOVED_AT_A_TIME);
+  const removal = tx.deleteFrom('idempotency_keys').where('id', 'in', some);
+  return Number((await removal.executeTakeFirst()).numDeletedRows);
 }
 
 function nameOf(owner: KeyOwner): string {
