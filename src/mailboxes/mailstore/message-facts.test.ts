@@ -84,7 +84,15 @@ async function openLarge(engine: Parameters<typeof openTestMailstore>[0]) {
     await mailstore.setFlags(user, set, { add: ['\\Deleted'] });
     await mailstore.expunge(user, set);
   };
-  return { user, mailstore, compare, rowsIn, deliver, expunge };
+  const damage = (octets: Uint8Array) =>
+    database.write((tx) =>
+      tx
+        .updateTable('imap_numbers')
+        .set({ numbers: Buffer.from(octets) })
+        .where('mailbox_id', '=', mailbox.id)
+        .execute(),
+    );
+  return { user, mailstore, compare, rowsIn, deliver, expunge, damage };
 }
 
 onEachEngine('facts of messages', (engine) => {
@@ -132,6 +140,25 @@ onEachEngine('facts of messages', (engine) => {
     await deliver();
     assert.equal(await compare(upTo(MESSAGES + 65)), 65);
     assert.equal(await compare(upTo(MESSAGES + 65)), 0);
+  });
+
+  test('are made again where their row is damaged', async () => {
+    const { compare, damage } = await openLarge(engine);
+    await compare(upTo(MESSAGES));
+    const octets = (...numbers: number[]) => new Uint8Array(Float64Array.from(numbers).buffer);
+    const damaged = {
+      'half a number': octets(1, 4, 0, 0, 0, 0).subarray(3),
+      'half a message': octets(1, 4, 0, 0),
+      'no count': octets(1),
+      'a count below none': octets(1, -2, 0, 0),
+      'a count that is no number': octets(1, Number.NaN, 0, 0),
+      'messages out of order': octets(2, 0, 1, 0),
+    };
+    for (const [what, row] of Object.entries(damaged)) {
+      await damage(row);
+      assert.equal(await compare(upTo(MESSAGES)), MESSAGES, what);
+      assert.equal(await compare(upTo(MESSAGES)), 0, what);
+    }
   });
 
   test('of messages that are gone do not stay, and those of a mailbox go with it', async () => {

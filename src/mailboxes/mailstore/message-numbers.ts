@@ -102,9 +102,19 @@ function bySpan(uids: readonly number[]): Map<number, number[]> {
   return spans;
 }
 
+/** None where the row is damaged: then they are made again, and written over it. */
 function fromOctets(octets: Uint8Array): Float64Array {
+  if (octets.length % Float64Array.BYTES_PER_ELEMENT !== 0) return new Float64Array();
   // Copied: a driver may put it anywhere in its memory.
-  return new Float64Array(Uint8Array.from(octets).buffer);
+  const numbers = new Float64Array(Uint8Array.from(octets).buffer);
+  let at = 0;
+  for (let before = 0; at < numbers.length; at = nextAt(numbers, at)) {
+    const uid = numbers[at] ?? 0;
+    const count = numbers[at + 1] ?? 0;
+    if (!(uid > before && count >= 0 && Number.isInteger(count))) return new Float64Array();
+    before = uid;
+  }
+  return at === numbers.length ? numbers : new Float64Array();
 }
 
 /** Where the numbers of the next message begin. */
