@@ -16,7 +16,7 @@ import { ConfigError } from '../../src/run/config/config.ts';
 import { atEnd } from '../support/at-end.ts';
 import { type DnsServer, startDnsServer } from '../support/dns-server.ts';
 import { freePort } from '../support/free-port.ts';
-import { listening, type Process, ROOT, start, startHere, stop } from '../support/process.ts';
+import { listening, type Process, ROOT, run, start, startHere, stop } from '../support/process.ts';
 import { openSocket } from '../support/web-socket.ts';
 import { startBalancer } from './balancer.ts';
 import { startPgbouncer } from './pgbouncer.ts';
@@ -24,6 +24,7 @@ import { findPostgres, type RunningServer, startPostgres } from './postgres.ts';
 import { startRedis, type TestRedis } from './redis.ts';
 import { makeBucket } from './s3.ts';
 
+const PROGRAM = new URL('../../postroom', import.meta.url).pathname;
 const KEY = 'key-of-the-test-of-nodes';
 const PASSWORD = 'a good password';
 /** Two checks of HAProxy and a second between them; a busy machine answers each after some seconds. */
@@ -161,6 +162,18 @@ test('nodes with clocks hours apart date mail equally, and accept the tokens of 
     ({ process }) => /clock of this machine is (?:20|7200) s (\w+)/.exec(process.output())?.[1],
   );
   assert.deepEqual(said, [undefined, 'ahead', 'behind']);
+  const known = nodes.map(async ({ url, environment }) => {
+    const { items } = await call(url, 'GET', '/v2/operator/attention');
+    const names = items.map(({ name }: { name: string }) => name);
+    const { output } = await run([PROGRAM, 'doctor'], environment, 'pipe').ended();
+    return [names.includes('clocks_differ'), /^warning +database .* clock of/m.test(output)];
+  });
+  const pairs = await Promise.all(known);
+  assert.deepEqual(pairs, [
+    [false, false],
+    [true, true],
+    [true, true],
+  ]);
   const from = Date.now();
   const subjects: string[] = [];
   for (const [at, { smtpPort }] of [...nodes, ...nodes].entries()) {

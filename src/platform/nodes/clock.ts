@@ -1,6 +1,6 @@
 /** The database's clock, for instants on which nodes have to agree: leases and heartbeats. */
 import { type RawBuilder, sql } from 'kysely';
-import type { Queries } from '../database/database.ts';
+import type { Queries, ReadDatabase } from '../database/database.ts';
 
 /** Milliseconds since 1970 by PostgreSQL's clock, as it moves on within a transaction. */
 export const databaseTime: RawBuilder<number> = sql<number>`
@@ -10,8 +10,8 @@ export const databaseTime: RawBuilder<number> = sql<number>`
 const FIRST_QUESTIONS = 5;
 /** By how much two clocks may drift apart: 100 ms in 1,000 s. */
 const DRIFT = 1e-4;
-/** A node's clock that is off by more than this is logged, in milliseconds. */
-const OFF_MS = 5_000;
+/** Where the two clocks differ by more, somebody has to know, in milliseconds. */
+export const OFF_MS = 5_000;
 
 /** The result of one query for the time. */
 interface Measurement {
@@ -66,19 +66,34 @@ export class DatabaseClock {
     this.#best = found;
   }
 
+  /** By how many milliseconds the clock of this machine is ahead of it. */
+  readonly off = (): number => Date.now() - this.now();
+
   /**
    * Reports once that the clock of this machine is off, and once that it is right again.
    *
    * @returns a line for the log, where there is something new to report
    */
   report(): string | undefined {
-    const off = Date.now() - this.now();
+    const off = this.off();
     const isOff = Math.abs(off) > OFF_MS;
     if (isOff === this.#isOff) return undefined;
     this.#isOff = isOff;
     if (!isOff) return "the clock of this machine agrees with the database's again";
-    const seconds = Math.round(Math.abs(off) / 1000);
-    const where = off > 0 ? 'ahead of' : 'behind';
-    return `the clock of this machine is ${seconds} s ${where} the clock of the database: leases use the clock of the database; correct the clock of this machine`;
+    return `${describeOff(off)}: leases, dates, tokens and signatures of webhooks go by the clock of the database; correct the one that is wrong`;
   }
+}
+
+function describeOff(off: number): string {
+  const seconds = Math.round(Math.abs(off) / 1000);
+  return `the clock of this machine is ${seconds} s ${off > 0 ? 'ahead of' : 'behind'} the clock of the database`;
+}
+
+/** How the clock of this machine differs from the database's; undefined where they agree, and on SQLite, which has none. */
+export async function compareClocks(database: ReadDatabase): Promise<string | undefined> {
+  if (database.engine === 'sqlite') return undefined;
+  const clock = new DatabaseClock();
+  await clock.measure(database.read);
+  const off = clock.off();
+  return Math.abs(off) > OFF_MS ? describeOff(off) : undefined;
 }

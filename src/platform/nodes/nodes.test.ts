@@ -11,6 +11,7 @@ import { Outage } from '../time/time.ts';
 import { DatabaseClock } from './clock.ts';
 import { lead, renewUntil } from './lead.ts';
 import {
+  compareClocks,
   joinNodes,
   listRunningNodes,
   type NodeFacts,
@@ -370,8 +371,13 @@ onEachEngine('nodes', (engine) => {
     context.mock.timers.setTime(real() + 20_000);
     assert.match(String(clock.report()), /^the clock of this machine is 20 s ahead of/);
     assert.equal(clock.report(), undefined);
+    assert.match(String(await compareClocks(database)), /^the clock of this machine is 20 s ahead/);
     context.mock.timers.setTime(real());
     assert.match(String(clock.report()), /agrees with the database's again$/);
+    assert.equal(await compareClocks(database), undefined);
+    const node = await join(database);
+    context.mock.timers.setTime(real() - 600_000);
+    assert.equal(Math.round((node.clockOff?.() ?? 0) / 60_000), -10);
   });
 });
 

@@ -31,6 +31,7 @@ import { noteLack } from './lacks.ts';
 import { lead } from './lead.ts';
 import { SteadyBeats } from './steady.ts';
 
+export { compareClocks, OFF_MS } from './clock.ts';
 export type { NodeFacts } from './judge.ts';
 export { Seal, type SigningKeys } from './seal.ts';
 
@@ -82,6 +83,8 @@ export interface Nodes {
   othersHave(thing: string): Promise<boolean>;
   /** The same on all nodes. */
   readonly now: () => EpochMs;
+  /** By how many milliseconds the clock of this machine is ahead of that; undefined where it is the only one. */
+  readonly clockOff?: () => number;
   /**
    * Does work that one node does for all: whenever this node leads, from now until {@link Nodes.leave}.
    *
@@ -152,6 +155,7 @@ class Node implements Nodes {
   readonly #options: NodesOptions;
   readonly #clock = new DatabaseClock();
   readonly now = this.#clock.now;
+  readonly clockOff = this.#clock.off;
   readonly #stopping = new AbortController();
   readonly #work: Promise<void>[] = [];
   readonly #lock: ProcessLock | undefined;

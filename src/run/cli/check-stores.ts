@@ -11,6 +11,7 @@ import {
 } from '../../mailboxes/bodies/bodies.ts';
 import { refuseUnfit, schemaVersions, UnfitDatabase } from '../../platform/database/database.ts';
 import { isMissing } from '../../platform/files/files.ts';
+import { compareClocks } from '../../platform/nodes/nodes.ts';
 import { hasDomains } from '../../tenants/domains/domains.ts';
 import { type Config, databaseFile, redactUrl } from '../config/config.ts';
 import { formatBytes } from './command.ts';
@@ -72,7 +73,10 @@ export async function checkDatabase(config: Config): Promise<Verdict> {
       return ok(`${location} answers, and is empty: the first start makes its tables`);
     const said = `${location} has schema ${version}, this program ${newest}`;
     if (version < newest) return warning(said, 'the next start migrates it, or "postroom migrate"');
-    return version > newest ? warning(said, 'run the newer program') : ok(said);
+    if (version > newest) return warning(said, 'run the newer program');
+    const off = await compareClocks(database);
+    if (off === undefined) return ok(said);
+    return warning(`${said}; ${off}`, 'let a time server set the clocks of both machines');
   } catch (error) {
     if (error instanceof UnfitDatabase) return failed(`${location}: ${error.found}`, error.advice);
     return failed(

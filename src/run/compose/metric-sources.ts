@@ -18,13 +18,14 @@ interface Watched extends Common, Pick<MetricSources, 'connections' | 'shared'> 
 }
 
 export function metricSources(watched: Watched): MetricSources {
-  const { config, database, metrics, connections, bodies, imap, search, shared } = watched;
+  const { config, database, metrics, connections, bodies, imap, search, shared, nodes } = watched;
   const maxAgeMs = config.limits.backupMaxAgeHours * HOUR_MS;
   metrics.setBuild({ version, database: database.engine });
   const log = `${databaseFile(config.dataDir)}-wal`;
   return {
     connections,
     now: watched.now,
+    ...(nodes.clockOff && { clockOff: nodes.clockOff }),
     shared,
     queueDepths: () => readDepths(database.read),
     domainsUnableToSend: () => countUnableToSend(database.read),

@@ -20,6 +20,8 @@ export interface MetricSources {
   >;
   /** Whether the bucket of bodies answers, or their folder can be written. */
   bodiesUp?(): Promise<boolean>;
+  /** By how many milliseconds the clock of this machine is ahead of the database's; left out where that has none. */
+  clockOff?(): number;
   /** Whether the last backup is older than asked; left out where nobody asks. */
   backupOld?(): Promise<boolean>;
   /** Bytes of SQLite's log. */
@@ -198,6 +200,14 @@ function addResourceGauges({ read, readEach }: Instruments, sources: () => Metri
     'postroom_backup_old',
     '1 while no backup was made within BACKUP_MAX_AGE_HOURS, else 0; absent where that is 0.',
     async () => flag(await sources().backupOld?.()),
+  );
+  read(
+    'postroom_clock_offset_seconds',
+    "How far the clock of this machine is ahead of the database's.",
+    async () => {
+      const ms = sources().clockOff?.();
+      return ms === undefined ? undefined : ms / 1_000;
+    },
   );
   read('postroom_search_waiting', 'Changes that the search index does not have yet.', async () =>
     sources().searchWaiting?.(),

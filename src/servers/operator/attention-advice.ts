@@ -24,6 +24,8 @@ export const ADVICE = {
   certificate_ends: 'Renew it in the files of TLS_CERT and TLS_KEY: no restart is needed.',
   certificate_broken: 'Put a certificate and its key there; "postroom doctor" says what is wrong.',
   versions_differ: 'Finish the upgrade.',
+  clocks_differ:
+    'Let NTP set the clocks of both machines; "postroom doctor" on each node compares them.',
   relay_down: 'Look at SMTP_RELAY_URL and at the relay; "postroom doctor" signs in to it.',
   redis_down: 'Look at REDIS_URL and at Redis; "postroom doctor" tries it.',
   spam_filter_down: 'Look at RSPAMD_URL and at Rspamd.',

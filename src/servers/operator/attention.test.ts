@@ -96,6 +96,7 @@ onEachEngine('attention', (engine) => {
       postroom_certificate_end_timestamp_seconds: NOW / 1_000 + 11 * 86_400,
       postroom_search_waiting: 10_000,
       postroom_domains_cannot_send: 0,
+      postroom_clock_offset_seconds: -5,
     };
     assert.deepEqual(await namesOf(partsOf(well)), []);
     assert.deepEqual(await namesOf(partsOf({})), [], 'nor where nothing is known');
@@ -174,6 +175,7 @@ onEachEngine('attention', (engine) => {
       postroom_domains_cannot_send: 2,
       postroom_database_log_bytes: 2 * LIMITS.logBytes,
       nodejs_eventloop_lag_p99_seconds: 0.6,
+      postroom_clock_offset_seconds: -600.2,
     };
     const list = async () => [
       // It was started again.
@@ -201,6 +203,7 @@ onEachEngine('attention', (engine) => {
           'certificate_ends',
           'certificate_broken',
           'versions_differ',
+          'clocks_differ',
           'redis_down',
           'spam_filter_down',
         ],
@@ -212,6 +215,7 @@ onEachEngine('attention', (engine) => {
     assert.match(text('domains_cannot_send') ?? '', /^2 active domains cannot send/);
     assert.match(text('nodes_silent') ?? '', /^1 node ended .*: c\./);
     assert.match(text('disk_full') ?? '', /has 4 % /);
+    assert.match(text('clocks_differ') ?? '', /of this node is 600 s behind that of the database/);
     assert.equal(
       text('receivers_failing'),
       '17 deliveries wait for y: 503 busy. 1 other receiver failed, too.',
@@ -399,6 +403,7 @@ const alertOf = {
   certificate_ends: 'CertificateEnds',
   certificate_broken: 'CertificateBroken',
   versions_differ: 'VersionsDiffer',
+  clocks_differ: 'ClocksDiffer',
   relay_down: 'RelayDown',
   redis_down: 'RedisDown',
   spam_filter_down: 'SpamFilterDown',
@@ -437,6 +442,7 @@ test('the limits are those of the alerts', () => {
     ['PostroomSearchBehind', '> 10000', LIMITS.searchWaiting - 10_000],
     ['PostroomDatabaseLogGrows', '> 1024 * 1024 * 1024', LIMITS.logBytes - 1024 ** 3],
     ['PostroomOverloaded', '> 0.5', LIMITS.lagSeconds - 0.5],
+    ['PostroomClocksDiffer', '> 5', LIMITS.clockSeconds - 5],
     ['PostroomDomainsCannotSend', '> 0', LIMITS.unableToSend],
   ];
   for (const [alert, limit, difference] of limits) {

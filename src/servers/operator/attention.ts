@@ -4,6 +4,7 @@
  */
 import { findFailingReceivers, findHeld } from '../../mail/queue/queue.ts';
 import { many } from '../../platform/errors/errors.ts';
+import { OFF_MS } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, HOUR_MS, MINUTE_MS, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
 import type { RuleName } from './attention-advice.ts';
@@ -70,6 +71,7 @@ export const LIMITS = {
   searchWaiting: 10_000,
   logBytes: 1024 * 1024 * 1024,
   lagSeconds: 0.5,
+  clockSeconds: OFF_MS / 1_000,
   pendingMs: 72 * HOUR_MS,
   heldMs: 30 * MINUTE_MS,
   /** The most receivers that are looked at, the fewest deliveries for one that fails, and how long successes count. */
@@ -246,6 +248,15 @@ export const rules: readonly Rule[] = [
     'The files of TLS_CERT and TLS_KEY cannot be used: the certificate of before stays in use.',
   ),
   { name: 'versions_differ', level: 'warning', look: lookAtVersions },
+  gauge({
+    name: 'clocks_differ',
+    level: 'warning',
+    metric: 'postroom_clock_offset_seconds',
+    isWrong: (seconds) => Math.abs(seconds) > LIMITS.clockSeconds,
+    text: (seconds) =>
+      `The clock of this node is ${Math.round(Math.abs(seconds))} s ${seconds > 0 ? 'ahead of' : 'behind'} that of the database, by which mail is dated, tokens end and webhooks are signed. Receivers refuse webhooks that are five minutes off.`,
+    link: '/nodes',
+  }),
   away(
     'relay_down',
     'postroom_relay_up',
