@@ -175,6 +175,35 @@ onEachEngine('saving drafts', (engine) => {
     assert.deepEqual([other.status, other.body.code], [409, 'idempotency_key_reused']);
   });
 
+  test('large files of other messages have a share, as large requests have', async () => {
+    const ann = await service.makeAccount();
+    // More than 1 MiB alone, and together.
+    const content = Buffer.alloc(3 * 1024 * 1024, 'x').toString('base64');
+    const file = {
+      ...(await saved(ann, { text: 'a', attachments: [{ filename: 'a', content }] })),
+      part: '2',
+    };
+    const [half, ...others] = await Promise.all(
+      ['b', 'c', 'd'].map(async (filename) => {
+        const some = { filename, content: content.slice(0, 800_000) };
+        return { ...(await saved(ann, { text: 'a', attachments: [some] })), part: '2' };
+      }),
+    );
+    const large = Array.from({ length: 10 }, () => save(ann, { attachments: [file] }));
+    const summed = save(ann, { attachments: [half, ...others] });
+    const small = save(ann, { attachments: [half] });
+    const sent = call(ann, '/mail/send', { to: [{ address: ann.address }], attachments: [file] });
+    const refused = (await Promise.all([...large, summed, sent])).filter(
+      ({ status }) => status === 429,
+    );
+    assert.ok(refused.length > 0);
+    for (const { body, headers } of refused) {
+      assert.deepEqual([body.code, headers.get('retry-after')], ['rate_limited', '2']);
+    }
+    assert.equal((await small).status, 201);
+    await saved(ann, { attachments: [file] });
+  });
+
   test('an account that may not send saves drafts; one that is suspended does not', async () => {
     const off = await startTestService(engine, { SEND_ENABLED: 'false' });
     const ann = await off.makeAccount();

@@ -62,12 +62,16 @@ export interface OwnFields {
   readonly date: Date;
 }
 
+/** Told of octets of other messages that are about to be read; what it throws ends the request before that. */
+export type OnRead = (octets: number) => void;
+
 /** What is needed to read a request. */
 export interface RequestContext {
   readonly mailstore: Pick<Mailstore, 'fetchMessage' | 'fetchPart' | 'listMailboxes'>;
   readonly user: MailUser;
   readonly account: SendingAccount;
   readonly own: OwnFields;
+  readonly onRead?: OnRead | undefined;
 }
 
 /**
@@ -181,10 +185,11 @@ async function readPart(
   given: Omit<GivenAttachment, 'content' | keyof MessageLocation | 'part'>,
   location: MessageLocation,
   part: string,
-  { mailstore, user }: RequestContext,
+  { mailstore, user, onRead }: RequestContext,
 ): Promise<ComposedAttachment> {
   const { mailbox, uid, uidvalidity } = location;
   const content = await mailstore.fetchPart(user, mailbox, uid, part);
+  onRead?.(content.size);
   const message = await mailstore.fetchMessage(user, mailbox, uid);
   // Afterwards: where the mailbox was made anew meanwhile, both may be of another message.
   if (uidvalidity !== undefined) await pinLocation(mailstore, user, location);

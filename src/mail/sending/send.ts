@@ -34,6 +34,7 @@ import { OneStatement } from './one-statement.ts';
 import {
   type ComposeRequest,
   type DraftRequest,
+  type OnRead,
   readRequest,
   readSendAt,
   type SendTimes,
@@ -87,9 +88,14 @@ export class Sending {
    * @param key `Idempotency-Key` of the request
    * @throws Refusal invalid_request, send_disabled, domain_not_ready, message_too_large,
    *   idempotency_key_reused, send_limit, mailbox_not_found, message_not_found, part_not_found,
-   *   uidvalidity_changed, storage_full
+   *   uidvalidity_changed, storage_full; what `onRead` throws
    */
-  async send(user: MailUser, request: ComposeRequest, key?: string): Promise<Accepted> {
+  async send(
+    user: MailUser,
+    request: ComposeRequest,
+    key?: string,
+    onRead?: OnRead,
+  ): Promise<Accepted> {
     const { database, mailstore, now } = this.#options;
     const named = key === undefined ? undefined : { key, hash: hashOf(request) };
     const known = named && (await findAccepted(database.read, user.accountId, named));
@@ -100,7 +106,7 @@ export class Sending {
     const own = { messageId, date: new Date(sendAt ?? now()) };
     const { inReplyTo, draft } = request;
     const answered = inReplyTo && (await pinLocation(mailstore, user, inReplyTo));
-    const composition = await readRequest(request, { mailstore, user, account, own });
+    const composition = await readRequest(request, { mailstore, user, account, own, onRead });
     const written = draft && (await findDraft(mailstore, user, draft));
     const staged = await this.#stage(await composeMessage(composition));
     return this.#accept({
@@ -167,6 +173,7 @@ export class Sending {
     request: DraftRequest,
     key?: string,
     within?: InTransaction<PinnedLocation>,
+    onRead?: OnRead,
   ): Promise<PinnedLocation> {
     const { database, bodies, mailstore, now } = this.#options;
     const named = key === undefined ? undefined : { key, hash: hashOf(request) };
@@ -174,7 +181,7 @@ export class Sending {
     if (!account) throw accountNotFound(user);
     const own = { messageId: newMessageId(account, named), date: new Date(now()) };
     const { draft } = request;
-    const context = { mailstore, user, account, own };
+    const context = { mailstore, user, account, own, onRead };
     const composition = await readRequest(request, context, checkDraft);
     const replaced = draft && (await findDraft(mailstore, user, draft));
     const staged = await this.#stage(await composeMessage(composition));

@@ -29,6 +29,30 @@ async function begin(requests: LargeRequests, userId: string, accountId: number)
     });
 }
 
+test('a short request becomes a large one by the files that it names, and is counted once', async () => {
+  const requests = new LargeRequests();
+  const holder = { accountId: 1, address: '1@a.test', userId: 'user' } as MailAccess;
+  const open = () => {
+    const raw = Object.assign(new EventEmitter(), { socket: new EventEmitter() });
+    const [request, reply] = [{ raw }, { raw }] as unknown as [FastifyRequest, FastifyReply];
+    return {
+      name: (octets: number) => requests.add(request, reply, holder, octets),
+      end: async () => {
+        raw.emit('close');
+        for (let turns = 0; turns < 5; turns++) await turn();
+      },
+    };
+  };
+  const begun = Array.from({ length: 4 }, open);
+  for (const { name } of begun) for (let files = 0; files < 4; files++) name(600_000);
+  const fifth = open();
+  fifth.name(600_000);
+  assert.throws(() => fifth.name(600_000), { code: 'rate_limited', retryAfter: 2 });
+  await begun[0]?.end();
+  open().name(2_000_000);
+  assert.throws(() => open().name(2_000_000), { code: 'rate_limited' });
+});
+
 test('two users who send all that they may leave room for a third', async () => {
   const requests = new LargeRequests();
   const held: number[] = [];

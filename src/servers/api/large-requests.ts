@@ -1,11 +1,11 @@
-/** Limits how many large requests are read and carried out at a time. */
+/** Limits how many large requests are read and carried out at a time: by their bodies, or by the files of other messages that they name. */
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { enterTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { AccountShares, type MailAccess } from '../../tenants/accounts/accounts.ts';
 
-/** Bytes from which a request is a large one. */
+/** Octets from which a request is a large one: a short one may name files of many megabytes. */
 const LARGE = 1024 * 1024;
 /**
  * The most large requests at a time: of one account, of all accounts of one user, and of all. Each may last for two minutes:
@@ -18,6 +18,7 @@ const RETRY_AFTER = 2;
 export class LargeRequests {
   readonly #shares = new AccountShares(SHARES);
   readonly #work = new WeakMap<FastifyRequest, Promise<unknown>>();
+  readonly #octets = new WeakMap<FastifyRequest, number>();
 
   /**
    * Passes a body on in the turns of its account, and counts the request when it becomes a large one.
@@ -30,14 +31,11 @@ export class LargeRequests {
     payload: Readable,
     holder: MailAccess,
   ): AsyncGenerator<Uint8Array> {
-    let octets = 0;
     try {
       // Left open where the request is refused: the answer is sent on the same connection.
       const chunks: AsyncIterable<Uint8Array> = payload.iterator({ destroyOnReturn: false });
       for await (const chunk of chunks) {
-        const isLarge = octets < LARGE && octets + chunk.length >= LARGE;
-        octets += chunk.length;
-        if (isLarge) this.#count(request, reply, holder);
+        this.add(request, reply, holder, chunk.length);
         // Behind the last one the whole is parsed.
         const waits = enterTurnOf(holder);
         if (waits) await waits;
@@ -46,6 +44,17 @@ export class LargeRequests {
     } finally {
       payload.resume();
     }
+  }
+
+  /**
+   * A request has so many octets more.
+   *
+   * @throws Refusal rate_limited
+   */
+  add(request: FastifyRequest, reply: FastifyReply, holder: MailAccess, more: number): void {
+    const before = this.#octets.get(request) ?? 0;
+    this.#octets.set(request, before + more);
+    if (before < LARGE && before + more >= LARGE) this.#count(request, reply, holder);
   }
 
   /** Notes the work for a request: it continues when the client leaves. */

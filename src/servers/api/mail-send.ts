@@ -179,7 +179,8 @@ function sendRoute(
     // Ignored, they would let a message go out now that was meant for later.
     const misplaced = Object.keys(times).find((name) => name in Object(request.query));
     if (misplaced) throw invalidField(misplaced, 'must be a member of the body, not in the query');
-    return sending.send(user, body as Static<typeof sendBody>, key);
+    const onRead = (octets: number) => large.add(request, reply, user, octets);
+    return sending.send(user, body as Static<typeof sendBody>, key, onRead);
   }
 }
 
@@ -204,7 +205,8 @@ function draftRoute(app: Api, tools: RouteTools, sending: Sending, large: LargeR
     reply.code(201);
     const draft = request.body as Static<typeof draftBody>;
     const within = answerWithin<PinnedLocation>(request, 201, (stored) => stored);
-    return sending.saveDraft(user, draft, readKey(request), within);
+    const onRead = (octets: number) => large.add(request, reply, user, octets);
+    return sending.saveDraft(user, draft, readKey(request), within, onRead);
   }
 }
 
