@@ -46,8 +46,6 @@ export class Copy {
   revision = 0;
   #overlay: Promise<Overlay> | undefined;
   #writing: Promise<unknown> = Promise.resolve();
-  /** Writes that are under way. */
-  #writes = 0;
   /** Files that this tab put into the store, as long as a change needs them: a store that is lost gives none back. */
   readonly #files = new Map<string, Change>();
 
@@ -106,16 +104,18 @@ export class Copy {
   /**
    * Reads what other tabs wrote, between two writes of this one. Most looks find the account's row as it was: then nothing
    * else is read.
+   *
+   * @param isUntold whether somebody may have written what the account's row does not tell yet
    */
-  reload(): Promise<void> {
-    return this.#inTurn(() => this.#read());
+  reload(isUntold?: boolean): Promise<void> {
+    return this.#inTurn(() => this.#read(isUntold));
   }
 
-  async #read(): Promise<void> {
+  async #read(isUntold?: boolean): Promise<void> {
     const prefix = [this.account];
     const found = (await this.store.get('accounts', prefix)) as AccountRow | undefined;
     const row = found?.signedOut ? undefined : found;
-    if (this.#isKnown(row)) {
+    if (!isUntold && this.#isKnown(row)) {
       this.row = row;
       return;
     }
@@ -124,6 +124,9 @@ export class Copy {
       this.store.range({ table: 'mailboxes', prefix }),
       this.store.range({ table: 'operations', prefix }),
     ]);
+    const before = JSON.stringify([this.mailboxes, this.operations]);
+    // Nothing is known anew, and nobody is told.
+    if (isUntold && JSON.stringify([mailboxes, operations]) === before) return;
     // Each leader counts from where the one before told the others to be, whatever that one wrote after.
     const own = row?.epoch === this.row?.epoch ? this.revision : 0;
     this.revision = Math.max(own, row?.revision ?? 0);
@@ -173,18 +176,18 @@ export class Copy {
   }
 
   /**
-   * Reads rows, with the changes over them as they were at one time: again, where something was written meanwhile. Without
-   * changes of the user nothing can be seen twice, and a first sync delays nobody.
+   * Reads rows, with the changes over them as they were at one time: again, where something was written meanwhile, by another
+   * tab as well. Without changes of the user nothing can be seen twice, and a first sync delays nobody.
    */
   async consistent<T>(read: (overlay: Overlay) => T | Promise<T>): Promise<T> {
-    for (let attempt = 0; ; attempt++) {
+    for (let left = 5; ; left--) {
       const isChanging = this.operations.some(isLive);
-      if (isChanging && this.#writes > 0) await this.#writing;
       this.#overlay ??= fold(this);
       const overlay = this.#overlay;
       const found = await read(await overlay);
-      if (!isChanging || attempt === 5) return found;
-      if (overlay === this.#overlay && this.#writes === 0) return found;
+      if (!isChanging || left === 0) return found;
+      await this.reload(true);
+      if (overlay === this.#overlay) return found;
     }
   }
 
@@ -309,14 +312,9 @@ export class Copy {
     return this.#inTurn(async () => {
       const changes = await decide();
       if (changes.length === 0) return;
-      this.#writes++;
-      try {
-        await this.store.transact({ account: this.account, epoch, durability }, changes);
-        this.revision++;
-        this.#take(changes);
-      } finally {
-        this.#writes--;
-      }
+      await this.store.transact({ account: this.account, epoch, durability }, changes);
+      this.revision++;
+      this.#take(changes);
     });
   }
 

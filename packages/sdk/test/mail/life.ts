@@ -42,6 +42,8 @@ export class Life {
   readonly #sends: SendOperation[] = [];
   #maybeSent = 0;
   #kept: Kept[] = [];
+  /** Subjects of messages that there may be two of. */
+  readonly #copied = new Set<string | undefined>(['sent']);
   /** How many views were compared with what they have to be. */
   #compared = 0;
   #mails = 0;
@@ -73,10 +75,39 @@ export class Life {
   /** Opens a tab that looks at each mailbox all the time. */
   async #open(): Promise<void> {
     const tab = await this.world.open();
-    for (const name of BOXES) {
-      tab.client.mailbox(name).watch({ limit: 1000 }, ({ messages }) => {
+    for (const name of [...BOXES, 'Drafts']) {
+      const mailbox = tab.client.mailbox(name);
+      mailbox.watch({ limit: 1000 }, ({ messages }) => {
         if (!tab.isDead) this.#checkKept(tab, name, messages);
       });
+      this.#lookOften(tab, name);
+    }
+  }
+
+  /** Also when nobody told it that there is something to see. */
+  #lookOften(tab: Tab, name: string): void {
+    const look = async () => {
+      if (tab.isDead || tab.client.state === 'stopped') return;
+      this.#lookOften(tab, name);
+      if (tab.frozen) return;
+      const view = await tab.client
+        .mailbox(name)
+        .list({ limit: 1000 })
+        .catch(() => undefined);
+      if (view && !tab.isDead) this.#checkOnce(name, view.messages);
+    };
+    this.world.server.clock.setTimeout(() => void look(), 700);
+  }
+
+  /** Nobody ever sees a message twice. */
+  #checkOnce(name: string, messages: readonly MailMessage[]): void {
+    const seen = new Set<string | undefined>();
+    for (const {
+      envelope: { subject },
+    } of messages) {
+      if (seen.has(subject) && !this.#copied.has(subject))
+        this.world.faults.push(`${subject} is shown twice in ${name}`);
+      seen.add(subject);
     }
   }
 
@@ -152,6 +183,7 @@ export class Life {
     const message = view?.messages[one.pick % (view.messages.length || 1)];
     if (!message || ('to' in one && one.to === one.box)) return;
     const { subject } = message.envelope;
+    if (one.do === 'copy') this.#copied.add(subject);
     this.#kept = this.#kept.filter((kept) => kept.subject !== subject);
     const rows = await world.invariants.read();
     // Of the mailbox as the tab knows it: it may have been made anew since, and the one who told that died.
@@ -239,6 +271,7 @@ export class Life {
 
   /** What the user changed stays changed, until the user or somebody else changes it again. */
   #checkKept(tab: Tab, name: string, messages: readonly MailMessage[]): void {
+    this.#checkOnce(name, messages);
     for (const { box, subject, holds, isOver, ...kept } of this.#kept) {
       if (box === name && kept.tab === tab && !isOver() && !holds(messages))
         this.world.faults.push(`${subject} in ${name} is shown as it was before`);

@@ -47,6 +47,29 @@ test('who does not lead counts the messages that it shows', async () => {
   assert.deepEqual([messages.length, total, unseen], [1, 1, 1]);
 });
 
+test('who does not lead shows a message once, and counts it once, while the one who leads brings it where it was moved', async () => {
+  const world = processes();
+  const { account } = world;
+  const uid = account.deliver('INBOX', { subject: 'moved' });
+  await world.open();
+  await world.pass(1000);
+  const { client } = await world.open();
+  await world.pass(6000);
+  const archive = client.mailbox('Archive');
+  const settled = async <T>(promise: Promise<T>) => {
+    await world.pass(0, promise);
+    return await promise;
+  };
+  await settled(client.mailbox('INBOX').move([uid], 'Archive'));
+  for (let ms = 0; ms < 20_000; ms += 100) {
+    const { messages, total, unseen } = await settled(archive.list());
+    assert.deepEqual([messages.length, total, unseen], [1, 1, 1], `after ${ms} ms`);
+    await world.pass(100);
+  }
+  assert.equal(account.mailbox('Archive').uids.length, 1);
+  assert.deepEqual(await client.pending(), []);
+});
+
 test('a sync that was asked of a process that died is done by the next one', async () => {
   const world = processes();
   const first = await world.open();
