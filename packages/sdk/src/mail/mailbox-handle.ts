@@ -1,7 +1,7 @@
 /** One mailbox as an app has it: what it shows, and what the user does with its messages. */
 
 import type { Content } from '../api-types.ts';
-import { ConnectionError } from '../errors.ts';
+import { ApiError, ConnectionError } from '../errors.ts';
 import type { Bodies } from './bodies.ts';
 import type {
   FlagChange,
@@ -21,8 +21,10 @@ import { type OperationTools, StoredOperation, toOperation } from './operation.t
 import {
   type FlagsBefore,
   factsOf,
+  isWaiting,
   MAX_IDS,
   type MessageFacts,
+  madeBy,
   readLocalId,
   type StoredMail,
 } from './rows.ts';
@@ -40,10 +42,13 @@ export interface ClientParts extends OperationTools {
 }
 
 /** Where the bytes of a message are. */
-type Source =
-  | { readonly mailbox: string; readonly box: number | undefined; readonly uid: number }
+interface Source {
+  readonly mailbox: string;
+  readonly box: number | undefined;
+  readonly uid: number;
   /** It was never at the server. */
-  | { readonly draft: StoredMail };
+  readonly draft?: StoredMail | undefined;
+}
 
 export class StoredMailbox implements MailboxHandle {
   readonly name: string;
@@ -76,28 +81,41 @@ export class StoredMailbox implements MailboxHandle {
     return this.#parts.sync(this.name);
   }
 
-  async read(id: MessageId): Promise<ReadMessage> {
-    const { bodies, server, copy } = this.#parts;
-    const shown = (await findShown(copy, this.name, [id])).get(id);
-    const source = this.#locate(id);
-    if ('draft' in source) {
-      if (!shown) throw notThere(id);
-      return readDraft(source.draft, toMessage(shown, this.name), copy);
-    }
-    const { box, uid, mailbox } = source;
-    const row = box === undefined ? undefined : (await copy.rows(box, [uid])).get(uid);
-    const content = row
-      ? await bodies.read(row, mailbox)
-      : await server.call('GET /mail/content', { query: { mailbox, uid } });
-    const hasAttachment = content.attachments.some(({ inline }) => !inline);
-    const facts: MessageFacts = shown?.facts ?? { ...content, hasAttachment };
-    const message = toMessage({ id, facts, pending: shown?.pending ?? false }, this.name);
-    const { text, html, textTruncated = false, htmlTruncated, attachments, auth } = content;
-    const truncated = textTruncated || htmlTruncated === true;
-    // Of the content: what is shown of a draft until a sync brings it does not say.
-    const inReplyTo = await this.#answeredBy(content);
-    return { message, text, html, truncated, attachments, auth, inReplyTo };
+  /**
+   * Asks for a message where it is. One that a change moves may be gone before the answer says where it came to: then it is
+   * asked for again.
+   */
+  async #ask<T>(id: MessageId, ask: (source: Source) => Promise<T>): Promise<T> {
+    const made = madeBy(id, this.#parts.copy.operations);
+    const again = () => this.#ask(id, ask);
+    return await ask(this.#locate(id)).catch((error: unknown) => {
+      if (made && isWaiting(made) && error instanceof ApiError)
+        return toOperation(this.#parts, [made]).applied.then(again, again);
+      throw error;
+    });
   }
+
+  readonly read = (id: MessageId): Promise<ReadMessage> =>
+    this.#ask(id, async ({ draft, mailbox, box, uid }) => {
+      const { bodies, server, copy } = this.#parts;
+      const shown = (await findShown(copy, this.name, [id])).get(id);
+      if (draft) {
+        if (!shown) throw notThere(id);
+        return readDraft(draft, toMessage(shown, this.name), copy);
+      }
+      const row = box === undefined ? undefined : (await copy.rows(box, [uid])).get(uid);
+      const content = row
+        ? await bodies.read(row, mailbox)
+        : await server.call('GET /mail/content', { query: { mailbox, uid } });
+      const hasAttachment = content.attachments.some(({ inline }) => !inline);
+      const facts: MessageFacts = shown?.facts ?? { ...content, hasAttachment };
+      const message = toMessage({ id, facts, pending: shown?.pending ?? false }, this.name);
+      const { text, html, textTruncated, htmlTruncated, attachments, auth } = content;
+      const truncated = Boolean(textTruncated || htmlTruncated);
+      // Of the content: what is shown of a draft until a sync brings it does not say.
+      const inReplyTo = await this.#answeredBy(content);
+      return { message, text, html, truncated, attachments, auth, inReplyTo };
+    });
 
   /** The message that another one answers: its conversation has it, by its Message-ID. */
   async #answeredBy({ envelope, threadId }: Content): Promise<ReadMessage['inReplyTo']> {
@@ -107,20 +125,18 @@ export class StoredMailbox implements MailboxHandle {
     return found && { mailbox: found.mailbox, id: found.id };
   }
 
-  async attachment(id: MessageId, part: string): Promise<Blob> {
-    const source = this.#locate(id);
-    if ('draft' in source) return await this.#draftFile(source.draft, part);
-    const { mailbox, uid } = source;
-    return await this.#parts.server.call('GET /mail/attachment', { query: { mailbox, uid, part } });
-  }
+  readonly attachment = (id: MessageId, part: string): Promise<Blob> =>
+    this.#ask(id, ({ draft, mailbox, uid }) =>
+      draft
+        ? this.#draftFile(draft, part)
+        : this.#parts.server.call('GET /mail/attachment', { query: { mailbox, uid, part } }),
+    );
 
-  async source(id: MessageId): Promise<Blob> {
-    const source = this.#locate(id);
-    if ('draft' in source)
-      throw new ConnectionError(new Error('the draft is not sent yet'), false, 0);
-    const { mailbox, uid } = source;
-    return await this.#parts.server.call('GET /mail/message', { query: { mailbox, uid } });
-  }
+  readonly source = (id: MessageId): Promise<Blob> =>
+    this.#ask(id, ({ draft, mailbox, uid }) => {
+      if (draft) throw new ConnectionError(new Error('not sent yet'), false, 0);
+      return this.#parts.server.call('GET /mail/message', { query: { mailbox, uid } });
+    });
 
   async flag(ids: readonly MessageId[], change: FlagChange): Promise<Operation> {
     const add = change.add && [...change.add];
@@ -205,19 +221,19 @@ export class StoredMailbox implements MailboxHandle {
   ): Source {
     const { copy } = this.#parts;
     if (typeof id === 'number') return { mailbox: copy.box(box)?.name ?? mailbox, box, uid: id };
-    const { seq, index } = readLocalId(id);
-    const made = copy.operations.find((one) => one.seq === seq);
+    const made = madeBy(id, copy.operations);
+    const { index } = readLocalId(id);
     const uid = made?.placed?.[index];
+    const from = made?.ids[index];
     if (uid) {
       const { to, toBox } = made;
       return to === undefined
         ? this.#locate(uid, made.mailbox, made.box)
         : this.#locate(uid, to, toBox);
     }
-    const from = made?.ids[index];
-    if (uid === undefined && made?.kind === 'append') return { draft: made.mail ?? {} };
-    if (uid === 0 || from === undefined) throw notThere(id);
-    return this.#locate(from, made?.mailbox, made?.box);
+    if (!made || uid === 0) throw notThere(id);
+    if (from !== undefined) return this.#locate(from, made.mailbox, made.box);
+    return { mailbox, box, uid: 0, draft: made.mail ?? {} };
   }
 
   async #draftFile({ attachments = [] }: StoredMail, part: string): Promise<Blob> {

@@ -5,7 +5,7 @@ import type { Operation, SendOperation, TakenBack } from './client.ts';
 import type { Copy } from './copy.ts';
 import { inverse, isOver, takerOf } from './outbox.ts';
 import { makeId, type Platform } from './platform.ts';
-import { isWaiting, localId, type OperationRow, type StoredError } from './rows.ts';
+import { bySeq, isWaiting, localId, type OperationRow, type StoredError } from './rows.ts';
 import type { MailServer } from './server.ts';
 
 /** Calls again whenever what is stored changed, until it answers true. */
@@ -83,7 +83,7 @@ export class StoredOperation implements Operation {
    */
   protected rows(): OperationRow[] {
     const { operations } = this.tools.copy;
-    const now = (row: OperationRow) => operations.find(({ seq }) => seq === row.seq);
+    const now = (row: OperationRow) => bySeq(row.seq, operations);
     return this.#rows.map((row) => ({ ...row, state: 'done', ...now(row) }));
   }
 }
@@ -105,7 +105,7 @@ export class StoredSend extends StoredOperation implements SendOperation {
     const [cancelling] = (await change(() => inverse(row))) as [OperationRow];
     let now: OperationRow | undefined;
     await waitUntil(() => {
-      now = copy.operations.find((one) => one.seq === cancelling.seq);
+      now = bySeq(cancelling.seq, copy.operations);
       return now?.kind !== 'send' || !isWaiting(now);
     });
     if (now?.error) throw toError(now.error);

@@ -3,6 +3,7 @@ import type { MessageId } from './client.ts';
 import type { NewOperation } from './copy.ts';
 import { type Place, placesOf } from './fold.ts';
 import {
+  bySeq,
   isLive,
   isWaiting,
   localId,
@@ -48,7 +49,7 @@ export function nextBatches(outbox: Outbox): OperationRow[][] {
     if (pairs.has(operation.seq) || state === 'acked' || isLost(needed)) continue;
     const lane = laneOf(operation, placeOf);
     const batch = lanes.get(lane);
-    const needs = [needed, ...refsOf(operation).map((id) => readLocalId(id).seq)];
+    const needs = [needed, ...seqsOf(operation)];
     const isReady = !needs.some(isPending);
     // What it needs comes after it, and must not wait for it.
     if (!isReady && needed > operation.seq) continue;
@@ -69,7 +70,7 @@ export function nextBatches(outbox: Outbox): OperationRow[][] {
 function cancellingPairs({ operations, placeOf, sharedUpTo }: Outbox): ReadonlySet<number> {
   const pairs = new Set<number>();
   for (const inverse of operations) {
-    const target = operations.find(({ seq }) => seq === inverse.inverseOf);
+    const target = bySeq(inverse.inverseOf, operations);
     if (inverse.state !== 'queued' || target?.state !== 'queued') continue;
     const { seq, kind, ids } = target;
     if (seq <= sharedUpTo) continue;
@@ -111,6 +112,9 @@ function refsOf({ ids, mail = {} }: OperationRow): MessageId[] {
   const files = mail.attachments?.map(({ from }) => from) ?? [];
   return [...ids, ...[mail.draft, mail.inReplyTo, ...files].flatMap((one) => one?.id ?? [])];
 }
+
+/** The changes that make these. */
+const seqsOf = (one: OperationRow) => refsOf(one).map((id) => readLocalId(id).seq);
 
 /** What changes need, also where that was written in place of others: of drafts, the last one. */
 function readNeeds(operations: readonly OperationRow[], pairs: ReadonlySet<number>) {
@@ -214,7 +218,6 @@ export function outdated(operations: readonly OperationRow[], now: number): Oper
     (!one.error &&
       (Date.parse(one.mail?.sendAt ?? '') > now ||
         Number(one.sentAt) + 1000 * Number(one.undoSeconds) > now));
-  const seqsOf = (one: OperationRow) => refsOf(one).map((id) => readLocalId(id).seq);
   // What takes a change back may be refused: then that one counts again.
   const named = new Set(
     operations.filter(isNeeded).flatMap((one) => [one.inverseOf, ...seqsOf(one)]),

@@ -7,7 +7,7 @@ import type {
 } from '../api-types.ts';
 import { withFiles, writeMail } from './compose.ts';
 import type { Copy } from './copy.ts';
-import { FIELDS, locateIn, type MailboxRow, type OperationRow, uidOf } from './rows.ts';
+import { bySeq, FIELDS, locateIn, type MailboxRow, type OperationRow, uidOf } from './rows.ts';
 import type { MailCall, MailRoute } from './server.ts';
 
 /** What is stored of a request before it goes, so that it goes again unchanged. */
@@ -49,7 +49,7 @@ export function buildRequest(
   if (kind === 'send') {
     const { inverseOf } = first;
     if (inverseOf === undefined) return { route: 'POST /mail/send', body: writeMail(first, copy) };
-    const target = copy.operations.find(({ seq }) => seq === inverseOf);
+    const target = bySeq(inverseOf, copy.operations);
     return { route: 'POST /mail/sends/cancel', body: { id: target?.sendId } };
   }
   const ids = batch.flatMap((one) => one.ids);

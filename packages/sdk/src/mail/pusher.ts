@@ -11,6 +11,7 @@ import { acked, ended, endings, isUnsettled, nextBatches, outdated, takerOf } fr
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
 import {
   blobsOf,
+  bySeq,
   isWaiting,
   locateIn,
   type MailboxRow,
@@ -194,7 +195,7 @@ export class Pusher {
     const { needs: _, ...taker } = operation;
     const { copy } = this.#lead;
     const { operations } = copy;
-    const target = operations.find(({ seq }) => seq === taker.inverseOf);
+    const target = bySeq(taker.inverseOf, operations);
     // Taken back twice, it is one draft.
     if (target && taker.kind === 'send' && takerOf(target.seq, operations) === operation)
       return taker.mail
@@ -245,7 +246,7 @@ const wasMade = ({ kind }: OperationRow, error: unknown, isAgain: boolean) =>
 
 /** Messages that a move was to bring back are where they were: another tab may have named them by it meanwhile. */
 function stayed({ kind, inverseOf }: OperationRow, { operations }: Copy): Partial<OperationRow> {
-  const target = operations.find(({ seq }) => seq === inverseOf);
+  const target = bySeq(inverseOf, operations);
   if (kind !== 'move' || !target) return {};
   const { uids, uidvalidity } = locateIn(target.ids, operations, target.uidvalidity);
   return { placed: uids, placedIn: uidvalidity };

@@ -252,16 +252,26 @@ export function readLocalId(id: MessageId): { readonly seq: number; readonly ind
   return { seq: Math.floor(number / MAX_IDS), index: number % MAX_IDS };
 }
 
+export const bySeq = (
+  wanted: number | undefined,
+  operations: readonly OperationRow[],
+): OperationRow | undefined => operations.find(({ seq }) => seq === wanted);
+
+/** The change that brought, or brings, a message that has a local id. */
+export const madeBy = (
+  id: MessageId,
+  operations: readonly OperationRow[],
+): OperationRow | undefined => bySeq(readLocalId(id).seq, operations);
+
 /** The UID of a message; 0 where it never came to be, or is not known yet. */
 export function uidOf(id: MessageId, operations: readonly OperationRow[]): number {
   if (typeof id === 'number') return id;
-  const local = readLocalId(id);
-  return operations.find(({ seq }) => seq === local.seq)?.placed?.[local.index] ?? 0;
+  return madeBy(id, operations)?.placed?.[readLocalId(id).index] ?? 0;
 }
 
 /** UIDVALIDITY that the UID of a message belongs to, where a change brought the message to its mailbox. */
 export function placedIn(id: MessageId, operations: readonly OperationRow[]): string | undefined {
-  return operations.find(({ seq }) => seq === readLocalId(id).seq)?.placedIn;
+  return madeBy(id, operations)?.placedIn;
 }
 
 /**

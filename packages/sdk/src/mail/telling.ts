@@ -2,7 +2,7 @@
 import type { MailboxView, MailClient, MailEvents, MailState } from './client.ts';
 import { type OperationTools, pendingOf, toError, toOperation } from './operation.ts';
 import { isUnsettled } from './outbox.ts';
-import { isLive, type OperationRow, type StoredError } from './rows.ts';
+import { bySeq, isLive, type OperationRow, type StoredError } from './rows.ts';
 import { listMailboxes } from './views.ts';
 
 export type ReadView = (state: MailState, before: MailboxView | undefined) => Promise<MailboxView>;
@@ -58,7 +58,7 @@ export class Telling {
   /** Of a draft that takes a mail back, that is told: it can be taken back again. */
   #told(row: OperationRow): MailEvents['rejected'] {
     const { operations } = this.#tools.copy;
-    const first = row.mail && operations.find(({ seq }) => seq === row.inverseOf);
+    const first = row.mail && bySeq(row.inverseOf, operations);
     const error = toError(row.error as StoredError);
     return { operation: toOperation(this.#tools, [first ?? row]), error };
   }

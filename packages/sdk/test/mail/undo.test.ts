@@ -112,3 +112,20 @@ test('what is taken back without a network is seen at once, also where the copy 
   assert.deepEqual(where(), [WORK]);
   await shownId();
 });
+
+test('a message whose move is under way is read where that brought it, with its source: the server has it there already', async () => {
+  const { world, server, work, uid, settled } = await begin();
+  server.failNext({ delayMs: 2000 }, '/mail/move');
+  server.failNext({ delayMs: 2000 }, '/mail/move');
+  const moving = await settled(work.move([uid], 'Trash'));
+  await world.pass(500);
+  await settled(moving.undo());
+  await world.pass(2000);
+  const id = (await settled(work.list())).messages[0]?.id ?? 0;
+  assert.equal(typeof id, 'string', 'the undo is not over');
+  const reading = Promise.all([work.read(id), work.source(id)]);
+  await world.pass(0, reading);
+  const [{ message }, source] = await reading;
+  assert.equal(message.envelope.subject, 'mail');
+  assert.match(await source.text(), /mail/);
+});
