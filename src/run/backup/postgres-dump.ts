@@ -109,7 +109,11 @@ function start(program: string, args: readonly string[], env: Record<string, str
   const stdio = ['ignore', 'pipe', 'pipe'] as const;
   return {
     program,
-    child: spawn(program, args, { env: { ...process.env, ...env }, stdio: [...stdio] }),
+    // What they say is read, and stands in a line of ours: not in the language of the machine.
+    child: spawn(program, args, {
+      env: { ...process.env, ...env, LC_ALL: 'C' },
+      stdio: [...stdio],
+    }),
   };
 }
 
