@@ -52,3 +52,27 @@ test('a thread that does not answer is ended', async () => {
   await assert.rejects(thread.ask('something'), /did not answer in 1 ms/);
   assert.match(String(thread.fault), /did not answer/);
 });
+
+test('others have their turn between two answers, also where each is there before its work is done', async () => {
+  const thread = new AskedThread<number>(start('(number) => number'));
+  let turns = 0;
+  let isDone = false;
+  const count = () => {
+    turns++;
+    if (!isDone) setImmediate(count);
+  };
+  const held = new Int32Array(new SharedArrayBuffer(4));
+  const askAgain = async () => {
+    for (let n = 0; n < 20; n++) {
+      await thread.ask(n);
+      // The event loop is held: meanwhile the other one gets its answer.
+      Atomics.wait(held, 0, 0, 10);
+    }
+  };
+  await thread.ask(0);
+  count();
+  await Promise.all([askAgain(), askAgain()]);
+  isDone = true;
+  assert.ok(turns > 20, `${turns} turns`);
+  await thread.end();
+});

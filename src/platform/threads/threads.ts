@@ -96,8 +96,12 @@ export class AskedThread<Request, Told = never> {
     const asked = this.#waiting.get(posted.id);
     this.#waiting.delete(posted.id);
     if (this.#waiting.size === 0) this.#worker.unref();
-    if ('failure' in posted) asked?.reject(new Error(posted.failure));
-    else asked?.resolve(posted.value);
+    // Node hands over a thousand messages before its event loop goes on, also those that come meanwhile: whoever asks again
+    // after each answer would hold everybody else for all that he asks.
+    setImmediate(() => {
+      if ('failure' in posted) asked?.reject(new Error(posted.failure));
+      else asked?.resolve(posted.value);
+    });
   }
 
   #end(fault: Error): void {
