@@ -345,6 +345,18 @@ const resolvers =
   '[2606:4700::1111]:53';
 const origins = 'none, or a comma-separated list of origins such as https://app.example.com, or *';
 const shortForm = 'at most 255 characters without control characters';
+const portForm = 'a port number from 0 to 65535';
+const apiKeys = 'comma-separated keys of at least 16 characters each';
+const urlForm = 'an http or https URL without credentials';
+const rspamdForm = 'http://host:11333 without a path or credentials';
+const secretForm = 'at least 32 characters (each, if there are several values separated by commas)';
+const hookSecretForm =
+  'at least 16 characters (each, if there are several values separated by commas)';
+const visibleKeys = 'keys of at most 255 visible ASCII characters each';
+const onlyPostgres = 'no options but those of PostgreSQL, such as sslmode=verify-full';
+const sslModes =
+  'sslmode to be one of disable, allow, prefer, require, verify-ca, verify-full, no-verify';
+const serverOptions = 'only the options auth, separator, tls, ca, connections, programs, timeout';
 
 /** Key, an invalid value, the expected form in the line, and what was found where that is not the value. */
 const badValues: readonly (readonly [string, string, string, string?])[] = [
@@ -352,28 +364,28 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['HOST', '1.2.3.256', hostForm],
   ['HOST', '-a.example', hostForm],
   ['HOST', `${'a'.repeat(64)}.example`, hostForm, 'a text of 72 characters'],
-  ['PORT', '65536', 'a port number from 0 to 65535'],
-  ['PORT', '-1', 'a port number from 0 to 65535'],
-  ['PORT', '80.5', 'a port number from 0 to 65535'],
-  ['PORT', '0x50', 'a port number from 0 to 65535'],
+  ['PORT', '65536', portForm],
+  ['PORT', '-1', portForm],
+  ['PORT', '80.5', portForm],
+  ['PORT', '0x50', portForm],
   ['SMTP_HOST', 'a b', hostForm],
-  ['SMTP_PORT', 'smtp', 'a port number from 0 to 65535'],
+  ['SMTP_PORT', 'smtp', portForm],
   ['SMTP_MAX_PER_IP', '0', 'a whole number from 1 to 65535'],
   ['SMTP_MAX_CONNECTIONS', '-1', 'a whole number from 1 to 65535'],
   ['SMTP_TRUSTED_NETWORKS', 'localhost', `none, or ${networks}`],
   ['SMTP_PROXY_NETWORKS', 'localhost', `none, or ${networks}`],
   ['IMAP_HOST', '[::1]', hostForm],
-  ['IMAPS_PORT', '65536', 'a port number from 0 to 65535'],
-  ['IMAP_PORT', '1e3', 'a port number from 0 to 65535'],
+  ['IMAPS_PORT', '65536', portForm],
+  ['IMAP_PORT', '1e3', portForm],
   ['IMAP_PROXY_NETWORKS', 'localhost', `none, or ${networks}`],
   ['IMAP_DISABLE', 'a b', 'none, or a comma-separated list of extensions such as QRESYNC'],
   ['SUBMISSION_HOST', '[::1]', hostForm],
-  ['SUBMISSIONS_PORT', '65536', 'a port number from 0 to 65535'],
-  ['SUBMISSION_PORT', '1e3', 'a port number from 0 to 65535'],
+  ['SUBMISSIONS_PORT', '65536', portForm],
+  ['SUBMISSION_PORT', '1e3', portForm],
   ['SUBMISSION_PROXY_NETWORKS', 'localhost', `none, or ${networks}`],
   ['LMTP_HOST', '[::1]', hostForm],
   ['LMTP_PORT', '25', 'a port number other than 25, which is SMTP only'],
-  ['LMTP_PORT', '1e3', 'a port number from 0 to 65535'],
+  ['LMTP_PORT', '1e3', portForm],
   ['DATA_DIR', 'a\0b', 'a path', 'a text that is no path'],
   ['NOTIFIER_SPOOL', '-----BEGIN PRIVATE KEY-----\nMIGH', 'a path', 'a text that is no path'],
   ['DATABASE_URL', 'mysql://me:pw@db/mail', databaseForm, '"mysql://***@db/mail"'],
@@ -389,18 +401,8 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
     'target_session_attrs=read-write, or none',
     'another value',
   ],
-  [
-    'DATABASE_URL',
-    'postgres://me:pw@db/mail?sslmod=require',
-    'no options but those of PostgreSQL, such as sslmode=verify-full',
-    'another',
-  ],
-  [
-    'DATABASE_URL',
-    'postgres://me:pw@db/mail?sslmode=required',
-    'sslmode to be one of disable, allow, prefer, require, verify-ca, verify-full, no-verify',
-    'another value',
-  ],
+  ['DATABASE_URL', 'postgres://me:pw@db/mail?sslmod=require', onlyPostgres, 'another'],
+  ['DATABASE_URL', 'postgres://me:pw@db/mail?sslmode=required', sslModes, 'another value'],
   ['DATABASE_POOL_SIZE', '1', 'a whole number from 2 to 1000'],
   ['DATABASE_TIMEOUT_SECONDS', '0', 'a whole number from 1 to 600'],
   ['S3_URL', 'ftp://key:pw@host/bucket', bucketForm, '"ftp://***@host/bucket"'],
@@ -412,13 +414,8 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['S3_URL', 'https://key:1/w@host/bucket', encoded, '"https://..."'],
   ['S3_URL', 'https://key:pw@host/bucket?acl=x', 'no other option than region', 'another'],
   ['S3_URL', 'https://k:pw@h/bucket?region=a b', 'region to be one like us-east-1', 'another'],
-  [
-    'API_KEYS',
-    'long-enough-for-a-key,short',
-    'comma-separated keys of at least 16 characters each',
-    'one of 5 characters',
-  ],
-  ['API_KEYS', ',', 'comma-separated keys of at least 16 characters each', 'one of 0 characters'],
+  ['API_KEYS', 'long-enough-for-a-key,short', apiKeys, 'one of 5 characters'],
+  ['API_KEYS', ',', apiKeys, 'one of 0 characters'],
   [
     'API_KEYS',
     'long-enough-for-a-key,long-enough-for-a-key',
@@ -428,21 +425,11 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   [
     'API_KEYS',
     'with a space in the key',
-    'keys of at most 255 visible ASCII characters each',
+    visibleKeys,
     'a key that is longer or has other characters',
   ],
-  [
-    'JWT_SECRET',
-    'x'.repeat(31),
-    'at least 32 characters (each, if there are several values separated by commas)',
-    '31 characters',
-  ],
-  [
-    'JWT_SECRET',
-    `${'x'.repeat(32)},short`,
-    'at least 32 characters (each, if there are several values separated by commas)',
-    '5 characters',
-  ],
+  ['JWT_SECRET', 'x'.repeat(31), secretForm, '31 characters'],
+  ['JWT_SECRET', `${'x'.repeat(32)},short`, secretForm, '5 characters'],
   ['JWT_SECRET', `${'x'.repeat(32)},${'x'.repeat(32)}`, 'different values', 'one of them twice'],
   ['JWT_PUBLIC_KEY', 'ssh-ed25519 AAAA', keyForm, 'text that is not such a key'],
   ['JWT_PUBLIC_KEY', publicPem('smallRsa'), keyForm, 'a key of another kind'],
@@ -454,40 +441,20 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
     keyForm,
     'a private key',
   ],
-  [
-    'NOTIFIER_URL',
-    'hooks/mailserver',
-    'an http or https URL without credentials',
-    'a text that is no URL',
-  ],
-  ['JWT_JWKS_URL', 'file:///etc/keys', 'an http or https URL without credentials', '"file://..."'],
+  ['NOTIFIER_URL', 'hooks/mailserver', urlForm, 'a text that is no URL'],
+  ['JWT_JWKS_URL', 'file:///etc/keys', urlForm, '"file://..."'],
   [
     'JWT_JWKS_URL',
     'https://me:pw@id.example.com/keys',
-    'an http or https URL without credentials',
+    urlForm,
     '"https://***@id.example.com/keys"',
   ],
   ['JWT_ISSUER', 'a\u0007b', shortForm, '"a\\u0007b"'],
   ['JWT_AUDIENCE', 'a'.repeat(256), shortForm, 'a text of 256 characters'],
   ['JWT_ACCOUNT_CLAIM', 'a\u007fb', shortForm, '"a\\u007fb"'],
-  [
-    'RSPAMD_URL',
-    'http://me:pw@host:11333',
-    'http://host:11333 without a path or credentials',
-    '"http://***@host:11333/"',
-  ],
-  [
-    'RSPAMD_URL',
-    'http://host:11333/checkv2',
-    'http://host:11333 without a path or credentials',
-    '"http://host:11333/checkv2"',
-  ],
-  [
-    'MAILSERVER_WEBHOOK_SECRET',
-    'short',
-    'at least 16 characters (each, if there are several values separated by commas)',
-    '5 characters',
-  ],
+  ['RSPAMD_URL', 'http://me:pw@host:11333', rspamdForm, '"http://***@host:11333/"'],
+  ['RSPAMD_URL', 'http://host:11333/checkv2', rspamdForm, '"http://host:11333/checkv2"'],
+  ['MAILSERVER_WEBHOOK_SECRET', 'short', hookSecretForm, '5 characters'],
   ['WEBMAIL', 'perhaps', 'true or false', '"perhaps"'],
   ['WEBMAIL_NAME', 'a\u0007b', shortForm, '"a\\u0007b"'],
   ['WEBMAIL_COLOR', 'red', 'a colour as #rrggbb', '"red"'],
@@ -542,12 +509,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
     'separator to be one character',
     'another value',
   ],
-  [
-    'MAILSTORE_URL',
-    'imap://me:pw@imap.example?pool=3',
-    'only the options auth, separator, tls, ca, connections, programs, timeout',
-    'another',
-  ],
+  ['MAILSTORE_URL', 'imap://me:pw@imap.example?pool=3', serverOptions, 'another'],
   [
     'MAILSTORE_URL',
     'imaps://me:pw@imap.example?tls=off',
@@ -583,7 +545,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['SEND_ENABLED', 'maybe', 'true or false'],
   ['SEND_RECIPIENTS_PER_DAY', '-1', 'a whole number from 0 to 1000000'],
   ['METRICS_HOST', 'a b', hostForm],
-  ['METRICS_PORT', '99999', 'a port number from 0 to 65535'],
+  ['METRICS_PORT', '99999', portForm],
   ['EVENT_DAYS', '0', 'a number of days from 1 to 365'],
   ['TRACE_SUBJECTS', 'maybe', 'true or false'],
   ['TRACE_DAYS', '-1', 'a whole number from 0 to 3650'],
@@ -635,35 +597,13 @@ describe('values that are not valid', () => {
   });
 
   test('no line repeats a secret, in any form', () => {
-    const secretKeys = [
-      'API_KEYS',
-      'JWT_SECRET',
-      'JWT_PUBLIC_KEY',
-      'MAILSERVER_WEBHOOK_SECRET',
-      'DATABASE_URL',
-      'REDIS_URL',
-      'S3_URL',
-      'MAILSTORE_URL',
-      'SMTP_RELAY_URL',
-      'LMTP_URL',
-      'PUBLIC_URL',
-      'JWT_JWKS_URL',
-    ];
+    const secretKeys = configKeys.filter((key) => /KEY|SECRET|URL/.test(key));
     const part = fc.string({ maxLength: 6, unit: 'grapheme-ascii' });
-    const scheme = fc.constantFrom(
-      'postgres',
-      'redis',
-      'imaps',
-      'smtp',
-      'lmtp',
-      'http',
-      'https',
-      'other',
-    );
+    const schemes = 'postgres redis imaps smtp lmtp http https other'.split(' ');
     fc.assert(
       fc.property(
         fc.constantFrom(...secretKeys),
-        scheme,
+        fc.constantFrom(...schemes),
         part,
         part,
         (key, name, before, behind) => {
