@@ -2,6 +2,7 @@
  * A process that takes mail by SMTP and delivers it to a mail server, for a test that kills it:
  * `node lmtp-process.ts`, its settings in the environment. Says `listening <port>` once it listens.
  */
+
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { carryOut } from '../../src/mail/delivery/delivery.ts';
@@ -27,6 +28,7 @@ import { Accounts } from '../../src/tenants/accounts/accounts.ts';
 import { Domains } from '../../src/tenants/domains/domains.ts';
 import { Events } from '../../src/tenants/events/events.ts';
 import { Usage } from '../../src/tenants/usage/usage.ts';
+import { activateDomain } from '../support/tenants.ts';
 import { imapSide } from './look-through.ts';
 
 const ACCOUNTS = ['ann', 'ben', 'cal'];
@@ -66,10 +68,7 @@ const mismatch = await bodies.checkStore(isNew);
 if (mismatch) throw new Error(mismatch);
 await bodies.files.sweep(new AbortController().signal);
 if (isNew) {
-  const { dns } = await domains.create({ userId: 'u', domain: 'acme.test' });
-  for (const { id } of dns) {
-    await domains.markDnsRecord('u', 'acme.test', { id, status: 'verified' });
-  }
+  await activateDomain(domains, 'u', 'acme.test');
   for (const localPart of ACCOUNTS) {
     await accounts.create({ userId: 'u', domain: 'acme.test', localPart, password: 'a password' });
   }

@@ -1,16 +1,16 @@
 /** Delivery, queue and workers over the mailboxes of a mail server that the test speaks for. */
+
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import {
   carryOut,
-  createMailReceiver,
   type MailboxStorage,
   type MailReceiver,
   OwnMailboxes,
   ServerMailboxes,
   type SpamFilter,
 } from '../../src/mail/delivery/delivery.ts';
-import { type MessageSender, SenderRewriting } from '../../src/mail/outbound/outbound.ts';
+import type { MessageSender } from '../../src/mail/outbound/outbound.ts';
 import { Queue } from '../../src/mail/queue/queue.ts';
 import type { WebhookSender } from '../../src/mail/webhooks/webhooks.ts';
 import {
@@ -18,13 +18,14 @@ import {
   type ServerDeliveryOptions,
 } from '../../src/mailboxes/mail-server/mail-server.ts';
 import type { Engine } from '../../src/platform/database/database.ts';
-import { type Account, Accounts } from '../../src/tenants/accounts/accounts.ts';
-import { Domains } from '../../src/tenants/domains/domains.ts';
+import type { Account, Accounts } from '../../src/tenants/accounts/accounts.ts';
+import type { Domains } from '../../src/tenants/domains/domains.ts';
 import { Usage } from '../../src/tenants/usage/usage.ts';
 import { startLmtpServer, type TestLmtpServer } from './lmtp-server.ts';
 import { openTestMailstore, type TestMailstore } from './mail.ts';
 import { FakeClock } from './queue/fake-clock.ts';
-import { blindChecks } from './sender-checks/blind-checks.ts';
+import { openReceiver } from './receive.ts';
+import { activateDomain, openTenants } from './tenants.ts';
 
 /** What the tests change of the mail server's side. */
 export type MailServerOptions = Partial<
@@ -52,14 +53,9 @@ export class MailServerBench {
     const { database } = store;
     const now = () => this.clock.now();
     const log = { info: () => {}, warn: () => {}, error: () => {} };
-    const hosted = { database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now };
-    this.domains = new Domains(hosted);
-    this.accounts = new Accounts({
-      database,
-      domains: this.domains,
-      changes: { publish: () => {} },
-      now,
-    });
+    const { domains, accounts } = openTenants(database, { now });
+    this.domains = domains;
+    this.accounts = accounts;
     this.queue = new Queue({ database, log, clock: this.clock, random: () => 0 });
     this.mailServer = new ServerDelivery({
       lmtp: { server: { host: '127.0.0.1', port: server.port }, hostname: 'mx.test' },
@@ -81,21 +77,12 @@ export class MailServerBench {
 
   #createMailReceiver(): MailReceiver {
     const { domains, accounts, queue, store } = this;
-    return createMailReceiver({
+    return openReceiver(store, {
       domains,
       accounts,
-      database: store.database,
       storage: this.#storage(true),
-      usage: new Usage({ database: store.database }),
-      bodies: store.bodies,
       queue,
-      senders: new SenderRewriting({ key: ['k'.repeat(32)] }),
-      checks: blindChecks(),
       spamFilter: { check: async () => this.spam },
-      hostname: 'mx.test',
-      linkSecret: ['l'.repeat(32)],
-      publicUrl: () => 'http://mx.test',
-      log: { info: () => {}, warn: () => {} },
       now: () => this.clock.now(),
     });
   }
@@ -140,10 +127,7 @@ export class MailServerBench {
   }
 
   async activate(domain: string): Promise<void> {
-    const { dns } = await this.domains.create({ userId: 'u', domain });
-    for (const { id } of dns) {
-      await this.domains.markDnsRecord('u', domain, { id, status: 'verified' });
-    }
+    await activateDomain(this.domains, 'u', domain);
   }
 
   async account(localPart: string, domain = 'acme.test'): Promise<Account> {

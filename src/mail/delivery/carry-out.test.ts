@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import {
   openTestMailstore,
   sampleMessage,
@@ -14,16 +13,17 @@ import {
 } from '../../../test/support/mail.ts';
 import { type FarEnd, refusal, startFarEnd } from '../../../test/support/outbound/far-end.ts';
 import { FakeClock, UNTIL_MS } from '../../../test/support/queue/fake-clock.ts';
-import { blindChecks } from '../../../test/support/sender-checks/blind-checks.ts';
+import { arriving, openReceiver } from '../../../test/support/receive.ts';
+import { activateDomain, openTenants } from '../../../test/support/tenants.ts';
 import { type Receiver, startReceiver } from '../../../test/support/webhooks/receiver.ts';
 import { createAddressFilter } from '../../platform/net/net.ts';
-import { Accounts } from '../../tenants/accounts/accounts.ts';
-import { Domains, type RouteSettings } from '../../tenants/domains/domains.ts';
+import type { Accounts } from '../../tenants/accounts/accounts.ts';
+import type { Domains, RouteSettings } from '../../tenants/domains/domains.ts';
 import { Usage } from '../../tenants/usage/usage.ts';
-import { MessageSender, SenderRewriting } from '../outbound/outbound.ts';
+import { MessageSender } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
 import { createWebhookSender, type WebhookSender } from '../webhooks/webhooks.ts';
-import { carryOut, createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.ts';
+import { carryOut, type MailReceiver, OwnMailboxes } from './delivery.ts';
 import { mailboxPayloads } from './kinds.ts';
 
 const SECOND = 1_000;
@@ -59,33 +59,11 @@ onEachEngine('what was queued', (engine) => {
     });
     const { database, bodies, mailstore } = store;
     const log = { info: () => {}, warn: () => {}, error: () => {} };
-    domains = new Domains({
-      database,
-      mailHostname: 'mx.test',
-      spfInclude: 'spf.mx.test',
-      now,
-      makeDkimKey: shareDkimKey,
-    });
-    accounts = new Accounts({ database, domains, changes: { publish: () => {} }, now });
+    ({ domains, accounts } = openTenants(database, { now }));
     queue = new Queue({ database, clock, random: () => 0, log });
     const changes = { publish: () => {} };
     const storage = new OwnMailboxes({ mailstore, bodies, changes });
-    delivery = createMailReceiver({
-      database,
-      domains,
-      accounts,
-      storage,
-      bodies,
-      queue,
-      log,
-      now,
-      usage: new Usage({ database, now }),
-      senders: new SenderRewriting({ key: ['k'.repeat(32)], now }),
-      checks: blindChecks(),
-      hostname: 'mx.test',
-      linkSecret: ['l'.repeat(32)],
-      publicUrl: () => 'http://mx.test',
-    });
+    delivery = openReceiver(store, { domains, accounts, queue, now });
     webhooks = createWebhookSender({
       filter: createAddressFilter(['127.0.0.0/8']),
       resolve: async () => [],
@@ -120,8 +98,7 @@ onEachEngine('what was queued', (engine) => {
 
   /** Makes a domain with this route and two accounts. */
   async function makeDomain(route: RouteSettings, name = `d${++names}.test`): Promise<string> {
-    const { dns } = await domains.create({ userId: 'u', domain: name });
-    for (const { id } of dns) await domains.markDnsRecord('u', name, { id, status: 'verified' });
+    await activateDomain(domains, 'u', name);
     for (const localPart of ['ann', 'ben']) await create(name, localPart);
     await domains.setRoute('u', name, route);
     return name;
@@ -133,18 +110,7 @@ onEachEngine('what was queued', (engine) => {
 
   const hook = () => ({ webhookUrl: `${receiver.origin}/hook` });
 
-  const receive = (to: string[], source = sampleMessage('m')) =>
-    delivery.receive(
-      {
-        id: randomUUID(),
-        from: 'bob@example.test',
-        to,
-        arrival: { protocol: 'ESMTP', heloName: 'c', remoteAddress: '192.0.2.1', sessionId: 's' },
-      },
-      (async function* () {
-        yield Buffer.from(source);
-      })(),
-    );
+  const receive = (to: string[], source?: string) => delivery.receive(...arriving(to, source));
 
   async function countIn(address: string): Promise<number> {
     const account = await accounts.findForMail(address);

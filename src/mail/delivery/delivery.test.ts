@@ -4,20 +4,14 @@ import { readdir, readFile, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
-import {
-  openTestMailstore,
-  sampleMessage,
-  type TestMailstore,
-} from '../../../test/support/mail.ts';
-import { blindChecks } from '../../../test/support/sender-checks/blind-checks.ts';
+import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
+import { arriving, openReceiver } from '../../../test/support/receive.ts';
+import { activateDomain, openTenants } from '../../../test/support/tenants.ts';
 import { answerOf, Refusal } from '../../platform/errors/errors.ts';
-import { Accounts } from '../../tenants/accounts/accounts.ts';
-import { Domains } from '../../tenants/domains/domains.ts';
-import { Usage } from '../../tenants/usage/usage.ts';
+import type { Accounts } from '../../tenants/accounts/accounts.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
 import { SenderRewriting } from '../outbound/outbound.ts';
-import { Queue } from '../queue/queue.ts';
-import { createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.ts';
+import { type MailReceiver, OwnMailboxes } from './delivery.ts';
 
 const DAY = 86_400_000;
 let clock = Date.UTC(2026, 0, 1);
@@ -34,19 +28,11 @@ onEachEngine('delivery', (engine) => {
     store = await openTestMailstore(engine);
     const { database, bodies, mailstore } = store;
     const now = () => clock;
-    domains = new Domains({
-      database,
-      mailHostname: 'mx.test',
-      spfInclude: 'spf.mx.test',
-      now,
-      makeDkimKey: shareDkimKey,
-    });
-    accounts = new Accounts({ database, domains, changes: { publish: () => {} }, now });
-    delivery = createMailReceiver({
-      database,
+    ({ domains, accounts } = openTenants(database, { now }));
+    delivery = openReceiver(store, {
       domains,
       accounts,
-      usage: new Usage({ database, now }),
+      now,
       storage: new OwnMailboxes({
         bodies,
         changes: { publish: () => {} },
@@ -65,27 +51,13 @@ onEachEngine('delivery', (engine) => {
           },
         },
       }),
-      bodies,
-      queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
-      senders: new SenderRewriting({ key: ['k'.repeat(32)], now }),
-      checks: blindChecks(),
       hostname: 'mx.in.acme.test',
-      linkSecret: ['l'.repeat(32)],
-      publicUrl: () => 'http://mx.test',
-      log: { info: () => {}, warn: () => {} },
     });
     assert.equal(await check('ann@acme.test'), '450 4.3.5', 'while no domain is there at all');
-    await activate('acme.test');
+    await activateDomain(domains, 'u', 'acme.test');
     await create('ann');
     await create('ben');
   });
-
-  async function activate(domain: string): Promise<void> {
-    const { dns } = await domains.create({ userId: 'u', domain });
-    for (const { id } of dns) {
-      await domains.markDnsRecord('u', domain, { id, status: 'verified' });
-    }
-  }
 
   async function create(localPart: string, domain = 'acme.test') {
     const { account } = await accounts.create({
@@ -110,18 +82,8 @@ onEachEngine('delivery', (engine) => {
     return found instanceof Refusal ? found.code : undefined;
   }
 
-  const receive = (to: string[], protocol = 'ESMTP', source = sampleMessage('m')) =>
-    delivery.receive(
-      {
-        id: randomUUID(),
-        from: 'bob@example.test',
-        to,
-        arrival: { protocol, heloName: 'c', remoteAddress: '192.0.2.1', sessionId: 's' },
-      },
-      (async function* () {
-        yield Buffer.from(source);
-      })(),
-    );
+  const receive = (to: string[], protocol?: string, source?: string) =>
+    delivery.receive(...arriving(to, source, protocol));
 
   async function countIn(address: string): Promise<number> {
     const account = await accounts.findForMail(address);
@@ -160,7 +122,7 @@ onEachEngine('delivery', (engine) => {
   });
 
   test('mail for a domain that lost its records is deferred for five days, then refused', async () => {
-    await activate('lapsed.test');
+    await activateDomain(domains, 'u', 'lapsed.test');
     await create('ann', 'lapsed.test');
     await store.database.write((tx) =>
       tx
@@ -276,8 +238,8 @@ onEachEngine('delivery', (engine) => {
   });
 
   test('routes that pass mail on accept every local part, and bounces come back through SRS', async () => {
-    await activate('hooked.test');
-    await activate('forwarded.test');
+    await activateDomain(domains, 'u', 'hooked.test');
+    await activateDomain(domains, 'u', 'forwarded.test');
     await domains.setRoute('u', 'hooked.test', {
       forwardMode: 'webhook',
       webhookUrl: 'https://receiver.test/',

@@ -3,17 +3,13 @@ import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
-import { blindChecks } from '../../../test/support/sender-checks/blind-checks.ts';
+import { openReceiver } from '../../../test/support/receive.ts';
+import { activateDomain, openTenants } from '../../../test/support/tenants.ts';
 import { type Database, isUnavailable, type Queries } from '../../platform/database/database.ts';
-import { Accounts, setQuota } from '../../tenants/accounts/accounts.ts';
-import { Domains } from '../../tenants/domains/domains.ts';
-import { Usage } from '../../tenants/usage/usage.ts';
-import { SenderRewriting } from '../outbound/outbound.ts';
-import { Queue } from '../queue/queue.ts';
+import { type Accounts, setQuota } from '../../tenants/accounts/accounts.ts';
 import { Trace } from '../trace/trace.ts';
-import { createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.ts';
+import { type MailReceiver, OwnMailboxes } from './delivery.ts';
 
 const now = () => Date.UTC(2026, 0, 1, 12);
 const tables = [
@@ -44,16 +40,12 @@ onEachEngine('one statement for a plain message', (engine) => {
   before(async () => {
     store = await openTestMailstore(engine, now);
     const { database, bodies, mailstore } = store;
-    const options = { database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now };
-    const domains = new Domains({ ...options, makeDkimKey: shareDkimKey });
     const changes = { publish: () => {} };
-    accounts = new Accounts({
-      database,
-      domains,
-      changes,
-      makeMailboxes: (tx, user) => mailstore.makeMailboxes(tx, user),
+    const tenants = openTenants(database, {
       now,
+      makeMailboxes: (tx, user) => mailstore.makeMailboxes(tx, user),
     });
+    ({ accounts } = tenants);
     const log = { info: () => {}, warn: () => {}, error: () => {} };
     const storage = new OwnMailboxes({ mailstore, bodies, changes, now });
     const prepare = storage.prepare.bind(storage);
@@ -62,22 +54,12 @@ onEachEngine('one statement for a plain message', (engine) => {
       return prepare(...given);
     };
     const receiver = (of: Database, keptDays: number) =>
-      createMailReceiver({
+      openReceiver(store, {
+        ...tenants,
         database: of,
-        domains,
-        accounts,
         storage,
-        bodies,
         now,
-        usage: new Usage({ database, now }),
         trace: new Trace({ database, keptDays, node: 'n', log, now }),
-        queue: new Queue({ database, log }),
-        senders: new SenderRewriting({ key: ['k'.repeat(32)] }),
-        checks: blindChecks(),
-        hostname: 'mx.test',
-        linkSecret: ['l'.repeat(32)],
-        publicUrl: () => 'http://mx.test',
-        log,
       });
     const write: Database['write'] = (work) => {
       writes++;
@@ -87,10 +69,7 @@ onEachEngine('one statement for a plain message', (engine) => {
     plain = receiver({ ...database, write }, 30);
     untraced = receiver({ ...database, write }, 0);
     general = receiver({ ...transactions, write }, 30);
-    const { dns } = await domains.create({ userId: 'u', domain: 'acme.test' });
-    for (const { id } of dns) {
-      await domains.markDnsRecord('u', 'acme.test', { id, status: 'verified' });
-    }
+    await activateDomain(tenants.domains, 'u', 'acme.test');
   });
 
   async function create(localPart: string): Promise<number> {

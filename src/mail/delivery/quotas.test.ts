@@ -1,22 +1,19 @@
 /** Quotas and the count of what came in, where mail arrives. */
+
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import {
   openTestMailstore,
   sampleMessage,
   type TestMailstore,
 } from '../../../test/support/mail.ts';
-import { blindChecks } from '../../../test/support/sender-checks/blind-checks.ts';
+import { arriving, openReceiver } from '../../../test/support/receive.ts';
+import { activateDomain, openTenants } from '../../../test/support/tenants.ts';
 import { answerOf, Refusal } from '../../platform/errors/errors.ts';
-import { Accounts, setQuota } from '../../tenants/accounts/accounts.ts';
-import { Domains } from '../../tenants/domains/domains.ts';
-import { Usage } from '../../tenants/usage/usage.ts';
-import { SenderRewriting } from '../outbound/outbound.ts';
-import { Queue } from '../queue/queue.ts';
-import { createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.ts';
+import { setQuota } from '../../tenants/accounts/accounts.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
+import type { MailReceiver } from './delivery.ts';
 
 const NOON = Date.UTC(2026, 4, 3, 12);
 const from = 'bob@example.test';
@@ -30,58 +27,22 @@ onEachEngine('quotas', (engine) => {
   before(async () => {
     const now = () => NOON;
     store = await openTestMailstore(engine, now, { quotaBytes: 5_000 });
-    const { database, bodies, mailstore } = store;
-    domains = new Domains({
-      database,
-      mailHostname: 'mx.test',
-      spfInclude: 'spf.mx.test',
-      now,
-      makeDkimKey: shareDkimKey,
-    });
-    const accounts = new Accounts({ database, domains, changes: { publish: () => {} }, now });
-    const changes = { publish: () => {} };
-    const storage = new OwnMailboxes({ mailstore, bodies, changes });
-    delivery = createMailReceiver({
-      database,
-      domains,
-      accounts,
-      storage,
-      bodies,
-      now,
-      usage: new Usage({ database, now }),
-      queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
-      senders: new SenderRewriting({ key: ['k'.repeat(32)] }),
-      checks: blindChecks(),
-      hostname: 'mx.test',
-      linkSecret: ['l'.repeat(32)],
-      publicUrl: () => 'http://mx.test',
-      log: { info: () => {}, warn: () => {} },
-    });
-    const { dns } = await domains.create({ userId: 'u', domain: 'acme.test' });
-    for (const { id } of dns) {
-      await domains.markDnsRecord('u', 'acme.test', { id, status: 'verified' });
-    }
+    const { database } = store;
+    const tenants = openTenants(database, { now });
+    ({ domains } = tenants);
+    delivery = openReceiver(store, { ...tenants, now });
+    await activateDomain(domains, 'u', 'acme.test');
     create = async (localPart, quotaBytes) => {
       const password = 'a good password';
       const made = { userId: 'u', domain: 'acme.test', localPart, password };
-      const { id } = (await accounts.create(made)).account;
+      const { id } = (await tenants.accounts.create(made)).account;
       await database.write((tx) => setQuota(tx, id, quotaBytes));
       return id;
     };
   });
 
-  const receive = (to: string[], protocol = 'ESMTP', text = '') =>
-    delivery.receive(
-      {
-        id: randomUUID(),
-        from,
-        to,
-        arrival: { protocol, heloName: 'c', remoteAddress: '192.0.2.1', sessionId: 's' },
-      },
-      (async function* () {
-        yield Buffer.from(sampleMessage('m') + text);
-      })(),
-    );
+  const receive = (to: string[], protocol?: string, text = '') =>
+    delivery.receive(...arriving(to, sampleMessage('m') + text, protocol));
 
   /** The reply to RCPT; undefined where it is accepted. */
   async function rcpt(recipient: string, octets = 0): Promise<string | undefined> {

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
+import { activateDomain, openTenants } from '../../../test/support/tenants.ts';
 import type { MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { Accounts, setQuota } from '../../tenants/accounts/accounts.ts';
-import { Domains } from '../../tenants/domains/domains.ts';
+import { type Accounts, setQuota } from '../../tenants/accounts/accounts.ts';
 import { Usage } from '../../tenants/usage/usage.ts';
 import { LocalDelivery, OwnMailboxes } from '../delivery/delivery.ts';
 import { type LocalMailDelivery, MailboxClosed, SenderRewriting } from '../outbound/outbound.ts';
@@ -50,10 +49,9 @@ onEachEngine('one statement for the usual message', (engine) => {
   before(async () => {
     store = await openTestMailstore(engine, now);
     const { database, bodies, mailstore } = store;
-    const naming = { database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now };
-    const domains = new Domains({ ...naming, makeDkimKey: shareDkimKey });
+    const tenants = openTenants(database, { now });
+    ({ accounts } = tenants);
     const changes = { publish: () => {} };
-    accounts = new Accounts({ database, domains, changes, now });
     const log = silent;
     const write: Database['write'] = (work) => {
       writes++;
@@ -72,8 +70,7 @@ onEachEngine('one statement for the usual message', (engine) => {
       const shared = {
         database: of,
         bodies,
-        domains,
-        accounts,
+        ...tenants,
         mailstore,
         changes,
         log,
@@ -116,10 +113,7 @@ onEachEngine('one statement for the usual message', (engine) => {
         }),
       },
     );
-    const { dns } = await domains.create({ userId: 'u', domain: 'acme.test' });
-    for (const { id } of dns) {
-      await domains.markDnsRecord('u', 'acme.test', { id, status: 'verified' });
-    }
+    await activateDomain(tenants.domains, 'u', 'acme.test');
   });
 
   async function create(localPart: string): Promise<MailUser> {

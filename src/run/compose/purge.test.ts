@@ -10,12 +10,11 @@ import {
   sampleMessage,
   type TestMailstore,
 } from '../../../test/support/mail.ts';
+import { openTenants } from '../../../test/support/tenants.ts';
 import { Bodies, BodyFolder } from '../../mailboxes/bodies/bodies.ts';
 import { markShadowsOf, purgeShadows } from '../../mailboxes/mail-server/mail-server.ts';
 import { EmbeddedMailstore, type MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Schema } from '../../platform/database/database.ts';
-import { Accounts } from '../../tenants/accounts/accounts.ts';
-import { Domains } from '../../tenants/domains/domains.ts';
 import { type PurgeOptions, purgeStep } from './purge.ts';
 
 /** Every table with rows of accounts and domains, children before their parents. */
@@ -49,8 +48,7 @@ const bodyFiles = async ({ directory }: TestMailstore) =>
 /** The parts of the service, as after a start. */
 function open({ directory }: TestMailstore, database: Database) {
   const bodies = new Bodies({ database, store: new BodyFolder(join(directory, 'bodies')) });
-  const domains = new Domains({ database, mailHostname: 'mx.test', spfInclude: 'spf.test' });
-  const accounts = new Accounts({ database, domains, changes: { publish: () => {} } });
+  const { domains, accounts } = openTenants(database);
   const stores = [
     new EmbeddedMailstore({ database, bodies, idSecret: 'secret' }),
     { markForPurge: markShadowsOf, purge: () => purgeShadows(database) },

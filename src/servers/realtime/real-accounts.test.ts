@@ -1,8 +1,8 @@
 /** The channel with the real tokens, accounts and mail store, as in the service. */
+
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { test } from 'node:test';
-import { pino } from 'pino';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage } from '../../../test/support/mail.ts';
 import {
@@ -10,10 +10,9 @@ import {
   startRealtime,
   TestClient,
 } from '../../../test/support/realtime/start-realtime.ts';
+import { openTenants, openTokens } from '../../../test/support/tenants.ts';
 import { InProcessChanges } from '../../mailboxes/changes/changes.ts';
-import { limitInMemory } from '../../platform/net/net.ts';
-import { Accounts, findAccess, Tokens } from '../../tenants/accounts/accounts.ts';
-import { Domains } from '../../tenants/domains/domains.ts';
+import { findAccess } from '../../tenants/accounts/accounts.ts';
 
 const SECRET = 'a secret of thirty-two bytes, or more';
 
@@ -21,18 +20,8 @@ onEachEngine('realtime', (engine) => {
   async function start() {
     const { database, mailstore, makeUser, stage, append } = await openTestMailstore(engine);
     const changes = new InProcessChanges();
-    const domains = new Domains({
-      database,
-      mailHostname: 'mail.localhost',
-      spfInclude: 'spf.mail.localhost',
-    });
-    const accounts = new Accounts({ database, domains, changes });
-    const tokens = new Tokens({
-      database,
-      openLimit: limitInMemory,
-      log: pino({ level: 'silent' }),
-      secret: [SECRET],
-    });
+    const { accounts } = openTenants(database, { changes });
+    const tokens = openTokens(database, { secret: [SECRET] });
     const { port, realtime } = await startRealtime({
       changes,
       shared: {

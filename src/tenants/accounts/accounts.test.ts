@@ -3,12 +3,12 @@ import { before, beforeEach, suite, test } from 'node:test';
 import { verify } from '@node-rs/argon2';
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
-import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
+import { activateDomain, openTenants } from '../../../test/support/tenants.ts';
 import type { Change } from '../../mailboxes/changes/changes.ts';
 import { advisoryLocks, type Database } from '../../platform/database/database.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import { listAudit } from '../audit/audit.ts';
-import { Domains } from '../domains/domains.ts';
+import type { Domains } from '../domains/domains.ts';
 import {
   Accounts,
   AnsweredRequests,
@@ -33,30 +33,16 @@ onEachEngine('accounts', (engine) => {
 
   before(async () => {
     ({ database } = await openTestDatabase(engine));
-    domains = new Domains({
-      database,
-      mailHostname: 'mx.test.test',
-      spfInclude: 'spf.test.test',
-      makeDkimKey: shareDkimKey,
-    });
-    accounts = new Accounts({
-      database,
-      domains,
-      changes: { publish: (change) => published.push(change) },
-    });
+    const changes = { publish: (change: Change) => published.push(change) };
+    ({ domains, accounts } = openTenants(database, { changes }));
   });
 
   beforeEach(() => {
     published.length = 0;
   });
 
-  async function claim(userId: string, name: string): Promise<number> {
-    const { domain, dns } = await domains.create({ userId, domain: name });
-    for (const { id } of dns) {
-      await domains.markDnsRecord(userId, name, { id, status: 'verified' });
-    }
-    return domain.id;
-  }
+  const claim = async (userId: string, name: string) =>
+    (await activateDomain(domains, userId, name)).id;
 
   /** A new user with an active domain. */
   async function newUser() {

@@ -1,14 +1,19 @@
 /** App passwords: each opens its account for mail programs until it is revoked, and nothing else. */
+
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { activateDomain, openTenants, openTokens } from '../../../test/support/tenants.ts';
 import { type Change, InProcessChanges } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { limitInMemory } from '../../platform/net/net.ts';
-import { Domains } from '../domains/domains.ts';
-import { type Account, Accounts, AppPasswords, findAppPasswordsThere, Tokens } from './accounts.ts';
+import {
+  type Account,
+  type Accounts,
+  AppPasswords,
+  findAppPasswordsThere,
+  type Tokens,
+} from './accounts.ts';
 
 const PASSWORD = 'correct horse';
 const userId = 'demo';
@@ -29,21 +34,11 @@ onEachEngine('app passwords', (engine) => {
   before(async () => {
     ({ database } = await openTestDatabase(engine));
     const clock = () => now;
-    const hosts = { mailHostname: 'mx.test.test', spfInclude: 'spf.test.test' };
-    const domains = new Domains({ database, ...hosts, now: clock });
-    accounts = new Accounts({ database, domains, changes, now: clock });
+    const tenants = openTenants(database, { changes, now: clock });
+    ({ accounts } = tenants);
     appPasswords = new AppPasswords({ database, changes, now: clock });
-    tokens = new Tokens({
-      database,
-      openLimit: limitInMemory,
-      log: pino({ level: 'silent' }),
-      secret: ['a secret of thirty-two bytes, or more'],
-      now: clock,
-    });
-    const { dns } = await domains.create({ userId, domain: 'acme.test' });
-    for (const { id } of dns) {
-      await domains.markDnsRecord(userId, 'acme.test', { id, status: 'verified' });
-    }
+    tokens = openTokens(database, { now: clock });
+    await activateDomain(tenants.domains, userId, 'acme.test');
   });
 
   async function makeAccount(): Promise<Account> {

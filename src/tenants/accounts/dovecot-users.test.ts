@@ -3,9 +3,10 @@ import { before, test } from 'node:test';
 import { verify } from '@node-rs/argon2';
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { activateDomain, openTenants } from '../../../test/support/tenants.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { Domains } from '../domains/domains.ts';
-import { Accounts } from './accounts.ts';
+import type { Domains } from '../domains/domains.ts';
+import type { Accounts } from './accounts.ts';
 
 onEachEngine('the view dovecot_users', (engine) => {
   let database: Database;
@@ -14,21 +15,8 @@ onEachEngine('the view dovecot_users', (engine) => {
 
   before(async () => {
     ({ database } = await openTestDatabase(engine));
-    domains = new Domains({
-      database,
-      mailHostname: 'mx.test.test',
-      spfInclude: 'spf.test.test',
-    });
-    accounts = new Accounts({ database, domains, changes: { publish: () => undefined } });
+    ({ domains, accounts } = openTenants(database));
   });
-
-  async function claim(userId: string, name: string) {
-    const { domain, dns } = await domains.create({ userId, domain: name });
-    for (const { id } of dns) {
-      await domains.markDnsRecord(userId, name, { id, status: 'verified' });
-    }
-    return domain;
-  }
 
   async function look(address: string) {
     const { rows } = await sql<{
@@ -53,7 +41,7 @@ onEachEngine('the view dovecot_users', (engine) => {
   }
 
   test('an account is listed with its id, hash and status, until it is deleted', async () => {
-    await claim('u1', 'view.test');
+    await activateDomain(domains, 'u1', 'view.test');
     const made = await accounts.create({
       userId: 'u1',
       domain: 'view.test',
@@ -75,11 +63,11 @@ onEachEngine('the view dovecot_users', (engine) => {
 
   test('of two claims on one name only the active one counts', async () => {
     const account = { domain: 'rivals.test', localPart: 'ann', displayName: '' };
-    const first = await claim('u2', 'rivals.test');
+    const first = await activateDomain(domains, 'u2', 'rivals.test');
     await accounts.create({ userId: 'u2', ...account });
     await lapse(first.id);
     assert.deepEqual(await look('ann@rivals.test'), []);
-    await claim('u3', 'rivals.test');
+    await activateDomain(domains, 'u3', 'rivals.test');
     const { account: second } = await accounts.create({ userId: 'u3', ...account });
     assert.deepEqual(
       (await look('ann@rivals.test')).map(({ account_id }) => account_id),

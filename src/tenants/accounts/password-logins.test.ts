@@ -1,13 +1,12 @@
 /** A password that was right lately is not hashed again: for the same client, account and password alone. */
+
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { activateDomain, openTenants, openTokens } from '../../../test/support/tenants.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { limitInMemory } from '../../platform/net/net.ts';
-import { Domains } from '../domains/domains.ts';
-import { type Account, Accounts, Tokens } from './accounts.ts';
+import type { Account, Accounts, Tokens } from './accounts.ts';
 
 const PASSWORD = 'correct horse';
 const userId = 'demo';
@@ -24,20 +23,10 @@ onEachEngine('known passwords', (engine) => {
   before(async () => {
     ({ database } = await openTestDatabase(engine));
     const clock = () => now;
-    const hosts = { mailHostname: 'mx.test.test', spfInclude: 'spf.test.test' };
-    const domains = new Domains({ database, ...hosts, now: clock });
-    accounts = new Accounts({ database, domains, changes: { publish: () => {} }, now: clock });
-    tokens = new Tokens({
-      database,
-      openLimit: limitInMemory,
-      log: pino({ level: 'silent' }),
-      secret: ['a secret of thirty-two bytes, or more'],
-      now: clock,
-    });
-    const { dns } = await domains.create({ userId, domain: 'acme.test' });
-    for (const { id } of dns) {
-      await domains.markDnsRecord(userId, 'acme.test', { id, status: 'verified' });
-    }
+    const tenants = openTenants(database, { now: clock });
+    ({ accounts } = tenants);
+    tokens = openTokens(database, { now: clock });
+    await activateDomain(tenants.domains, userId, 'acme.test');
   });
 
   async function makeAccount(): Promise<Account> {

@@ -1,13 +1,13 @@
 /** A remembered login of a browser: works for one user of it at a time, ends for all after it was copied. */
+
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { activateDomain, openTenants, openTokens } from '../../../test/support/tenants.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { limitInMemory } from '../../platform/net/net.ts';
-import { Domains } from '../domains/domains.ts';
-import { type Account, Accounts, REMEMBERED_SECONDS, Tokens } from './accounts.ts';
+import { type Account, type Accounts, REMEMBERED_SECONDS, type Tokens } from './accounts.ts';
 
 const PASSWORD = 'correct horse';
 const userId = 'demo';
@@ -23,26 +23,11 @@ onEachEngine('remembered logins', (engine) => {
   before(async () => {
     ({ database } = await openTestDatabase(engine));
     const clock = () => now;
-    const domains = new Domains({
-      database,
-      mailHostname: 'mx.test.test',
-      spfInclude: 'spf.test.test',
-      now: clock,
-    });
-    const changes = { publish: () => undefined };
-    accounts = new Accounts({ database, domains, changes, now: clock });
+    const tenants = openTenants(database, { now: clock });
+    ({ accounts } = tenants);
     const log = pino({ level: 'warn' }, { write: (line) => lines.push(line) });
-    tokens = new Tokens({
-      database,
-      openLimit: limitInMemory,
-      log,
-      secret: ['a secret of thirty-two bytes, or more'],
-      now: clock,
-    });
-    const { dns } = await domains.create({ userId, domain: 'acme.test' });
-    for (const { id } of dns) {
-      await domains.markDnsRecord(userId, 'acme.test', { id, status: 'verified' });
-    }
+    tokens = openTokens(database, { log, now: clock });
+    await activateDomain(tenants.domains, userId, 'acme.test');
   });
 
   async function makeAccount(): Promise<Account> {

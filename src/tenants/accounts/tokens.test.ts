@@ -6,12 +6,11 @@ import { after, before, suite, test } from 'node:test';
 import { exportJWK, SignJWT, UnsecuredJWT } from 'jose';
 import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
-import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
+import { activateDomain, openTenants, openTokens } from '../../../test/support/tenants.ts';
 import { mailboxColumns } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { limitInMemory } from '../../platform/net/net.ts';
-import { Domains } from '../domains/domains.ts';
-import { type Account, Accounts, Tokens, type TokensOptions } from './accounts.ts';
+import type { Domains } from '../domains/domains.ts';
+import type { Account, Accounts, Tokens, TokensOptions } from './accounts.ts';
 
 const secret = 'an operator’s secret of 32 bytes or more';
 const secretBytes = new TextEncoder().encode(secret);
@@ -38,38 +37,17 @@ onEachEngine('tokens', (engine) => {
 
   before(async () => {
     ({ database } = await openTestDatabase(engine));
-    const options = { database, mailHostname: 'mx.test.test', spfInclude: 'spf.test.test' };
-    domains = new Domains({ ...options, now: clock, makeDkimKey: shareDkimKey });
-    accounts = new Accounts({
-      database,
-      domains,
-      changes: { publish: () => undefined },
-      now: clock,
-    });
+    ({ domains, accounts } = openTenants(database, { now: clock }));
   });
 
   const tokensWith = (options: Partial<TokensOptions> = {}): Tokens =>
-    new Tokens({
-      database,
-      secret: [secret],
-      openLimit: limitInMemory,
-      log,
-      now: clock,
-      ...options,
-    });
-
-  async function claim(userId: string, name: string): Promise<void> {
-    const { dns } = await domains.create({ userId, domain: name });
-    for (const { id } of dns) {
-      await domains.markDnsRecord(userId, name, { id, status: 'verified' });
-    }
-  }
+    openTokens(database, { secret: [secret], log, now: clock, ...options });
 
   async function newAccount(): Promise<Account> {
     users++;
     const userId = `user${users}`;
     const domain = `d${users}.test`;
-    await claim(userId, domain);
+    await activateDomain(domains, userId, domain);
     const input = { userId, domain, localPart: 'ann', password: 'correct horse' };
     return (await accounts.create(input)).account;
   }
@@ -638,7 +616,7 @@ onEachEngine('tokens', (engine) => {
             .execute();
         });
       await hold(userId, 'pending');
-      await claim('rival', domain);
+      await activateDomain(domains, 'rival', domain);
       await accounts.create({ userId: 'rival', domain, localPart: 'ann' });
       await refused(tokens.authenticate(token), 'unauthorized', /another account before/);
       await hold('rival', 'pending');
@@ -668,7 +646,7 @@ onEachEngine('tokens', (engine) => {
       const tokens = tokensWith();
       const token = await mint({ sub: address });
       await accounts.removeDomain(userId, domain);
-      await claim('next owner', domain);
+      await activateDomain(domains, 'next owner', domain);
       await accounts.create({ userId: 'next owner', domain, localPart: 'ann' });
       await refused(tokens.authenticate(token), 'unauthorized', /before the account/);
     });
@@ -693,7 +671,7 @@ onEachEngine('tokens', (engine) => {
           .execute(),
       );
       now += 60_000;
-      await claim('other owner', old.domain);
+      await activateDomain(domains, 'other owner', old.domain);
       const input = { userId: 'other owner', domain: old.domain, localPart: 'ann' };
       const { account } = await accounts.create(input);
       const tokens = tokensWith();
@@ -844,14 +822,7 @@ suite('unusable keys prevent the start', () => {
     test(kind, async () => {
       const { database } = await openTestDatabase('sqlite');
       assert.throws(
-        () =>
-          new Tokens({
-            database,
-            secret: [secret],
-            openLimit: limitInMemory,
-            log,
-            publicKeyPem: pem(key),
-          }),
+        () => openTokens(database, { publicKeyPem: pem(key) }),
         /kind that signs no tokens/,
       );
     });

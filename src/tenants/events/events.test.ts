@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
-import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
+import { activateDomain, openTenants } from '../../../test/support/tenants.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { Accounts } from '../accounts/accounts.ts';
-import { Domains } from '../domains/domains.ts';
+import type { Accounts } from '../accounts/accounts.ts';
+import type { Domains } from '../domains/domains.ts';
 import {
   type EventPage,
   type EventScope,
@@ -28,19 +28,11 @@ onEachEngine('events', (engine) => {
   before(async () => {
     ({ database } = await openTestDatabase(engine));
     events = new Events(database);
-    const options = { database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test' };
-    domains = new Domains({ ...options, makeDkimKey: shareDkimKey, now: () => NOW });
-    const changes = { publish: () => {} };
-    accounts = new Accounts({ database, domains, changes, now: () => NOW });
+    ({ domains, accounts } = openTenants(database, { now: () => NOW }));
   });
 
-  async function makeDomain(userId: string, domain: string, organizationId?: string) {
-    const { domain: made, dns } = await domains.create({ userId, domain, organizationId });
-    for (const { id } of dns) {
-      await domains.markDnsRecord(userId, domain, { id, status: 'verified' });
-    }
-    return made.id;
-  }
+  const makeDomain = async (userId: string, domain: string, organizationId?: string) =>
+    (await activateDomain(domains, userId, domain, organizationId)).id;
 
   /** Reads when all is readable that was written: open transactions of the other suites' databases hold it up, too. */
   async function readFrom(stream: Events, scope: EventScope, cursor: string, limit: number) {

@@ -1,6 +1,7 @@
 /**
  * A listening API on a database of its own, for tests that talk to it over sockets.
  */
+
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { type Logger, pino } from 'pino';
@@ -45,6 +46,7 @@ import { Traffic } from '../../../src/tenants/usage/usage.ts';
 import { atEnd } from '../at-end.ts';
 import { openTestDatabase } from '../databases.ts';
 import { shareDkimKey } from '../domains/dkim-key.ts';
+import { activateDomain } from '../tenants.ts';
 
 export const apiKey = 'test-key-1';
 export const secondApiKey = 'test-key-2';
@@ -172,13 +174,6 @@ const plainOperator = {
   },
   nodes: { id: 'test', list: async () => [], changeLogLevel: async () => {} },
 };
-
-async function activate(domains: Domains, userId: string, domain: string): Promise<void> {
-  const { dns } = await domains.create({ userId, domain });
-  for (const { id } of dns) {
-    await domains.markDnsRecord(userId, domain, { id, status: 'verified' });
-  }
-}
 
 /** The operator's part, empty where no test of the API needs it. */
 function openOperator(
@@ -328,6 +323,6 @@ export async function startApi(
     changes,
     logLines,
     call: callerOf(app.listeningOrigin),
-    activateDomain: (userId, domain) => activate(domains, userId, domain),
+    activateDomain: async (userId, domain) => void (await activateDomain(domains, userId, domain)),
   };
 }
