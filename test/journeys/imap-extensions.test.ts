@@ -1,11 +1,16 @@
 /** Extensions of IMAP, and IMAP4rev2, by lines and by a program that uses them. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { ImapFlow } from 'imapflow';
 import { onEachEngine } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
 import { ImapLines } from '../support/imap-lines.ts';
-import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import { programOf } from '../support/mail-program.ts';
+import {
+  makeAccountWith,
+  startTestService,
+  type TestAccount,
+  type TestService,
+} from '../support/service.ts';
 
 onEachEngine('IMAP with extensions', (engine) => {
   let service: TestService;
@@ -18,31 +23,11 @@ onEachEngine('IMAP with extensions', (engine) => {
     tlsPort = service.addresses.imaps?.port ?? 0;
   });
 
-  async function accountWithMail(subjects: readonly string[]): Promise<TestAccount> {
-    const account = await service.makeAccount();
-    for (const subject of subjects) {
-      await service.send({ from: 'bob@example.test', to: account.address, subject, text: subject });
-    }
-    return account;
-  }
+  const accountWithMail = (subjects: readonly string[]) => makeAccountWith(service, subjects);
 
-  async function open(account: TestAccount): Promise<ImapLines> {
-    const client = await ImapLines.connect(port);
-    await client.ok(`LOGIN ${account.address} "${account.password}"`);
-    return client;
-  }
+  const open = (account: TestAccount) => ImapLines.open(port, account);
 
-  function flow(account: TestAccount): ImapFlow {
-    const { address: user, password: pass } = account;
-    return new ImapFlow({
-      host: '127.0.0.1',
-      port: tlsPort,
-      secure: true,
-      tls: { rejectUnauthorized: false },
-      auth: { user, pass },
-      logger: false,
-    });
-  }
+  const flow = (account: TestAccount) => programOf(tlsPort, account);
 
   test('IMAP4rev2 has names in UTF-8, ESEARCH, LIST at SELECT, and no \\Recent', async () => {
     const ann = await accountWithMail(['one', 'two']);

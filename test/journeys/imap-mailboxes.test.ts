@@ -14,11 +14,7 @@ onEachEngine('IMAP: mailboxes that are open', (engine) => {
     port = service.addresses.imap?.port ?? 0;
   });
 
-  async function open(account: TestAccount): Promise<ImapLines> {
-    const client = await ImapLines.connect(port);
-    await client.ok(`LOGIN ${account.address} "${account.password}"`);
-    return client;
-  }
+  const open = (account: TestAccount) => ImapLines.open(port, account);
 
   test('who deletes the selected mailbox has none selected, and goes on', async () => {
     const ann = await service.makeAccount();

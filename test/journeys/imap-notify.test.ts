@@ -17,11 +17,7 @@ onEachEngine('IMAP with NOTIFY', (engine) => {
     port = service.addresses.imap?.port ?? 0;
   });
 
-  async function open(account: TestAccount): Promise<ImapLines> {
-    const client = await ImapLines.connect(port);
-    await client.ok(`LOGIN ${account.address} "${account.password}"`);
-    return client;
-  }
+  const open = (account: TestAccount) => ImapLines.open(port, account);
 
   async function append(client: ImapLines, mailbox: string, subject = 's'): Promise<void> {
     const text = `Subject: ${subject}\r\n\r\nHi\r\n`;

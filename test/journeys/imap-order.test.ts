@@ -17,8 +17,7 @@ onEachEngine('IMAP SORT and THREAD', (engine) => {
   /** A session with messages, each of some lines of a header, in INBOX. */
   async function openWith(headers: readonly string[]): Promise<ImapLines> {
     const account = await service.makeAccount();
-    const client = await ImapLines.connect(port);
-    await client.ok(`LOGIN ${account.address} "${account.password}"`);
+    const client = await ImapLines.open(port, account);
     for (const [index, header] of headers.entries()) {
       const source = `${header}\n\n${'x'.repeat(index)}`.replaceAll('\n', '\r\n');
       const date = `"0${1 + ((index * 2) % 5)}-Feb-2020 10:00:00 +0000"`;

@@ -2,11 +2,16 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { before, test } from 'node:test';
-import { ImapFlow } from 'imapflow';
 import { onEachEngine } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
 import { ImapLines } from '../support/imap-lines.ts';
-import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import { programOf } from '../support/mail-program.ts';
+import {
+  makeAccountWith,
+  startTestService,
+  type TestAccount,
+  type TestService,
+} from '../support/service.ts';
 
 const BALANCER = '127.0.0.2';
 
@@ -21,31 +26,11 @@ onEachEngine('IMAP', (engine) => {
     tlsPort = service.addresses.imaps?.port ?? 0;
   });
 
-  async function accountWithMail(subjects: readonly string[]): Promise<TestAccount> {
-    const account = await service.makeAccount();
-    for (const subject of subjects) {
-      await service.send({ from: 'bob@example.test', to: account.address, subject, text: subject });
-    }
-    return account;
-  }
+  const accountWithMail = (subjects: readonly string[]) => makeAccountWith(service, subjects);
 
-  async function open(account: TestAccount): Promise<ImapLines> {
-    const client = await ImapLines.connect(port);
-    await client.ok(`LOGIN ${account.address} "${account.password}"`);
-    return client;
-  }
+  const open = (account: TestAccount) => ImapLines.open(port, account);
 
-  function flow(account: TestAccount): ImapFlow {
-    const { address: user, password: pass } = account;
-    return new ImapFlow({
-      host: '127.0.0.1',
-      port: tlsPort,
-      secure: true,
-      tls: { rejectUnauthorized: false },
-      auth: { user, pass },
-      logger: false,
-    });
-  }
+  const flow = (account: TestAccount) => programOf(tlsPort, account);
 
   test('a program reads, changes, moves and stores mail', async () => {
     const ann = await accountWithMail(['one', 'two', 'three']);

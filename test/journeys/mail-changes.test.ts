@@ -2,7 +2,12 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../support/databases.ts';
-import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import {
+  makeAccountWith,
+  startTestService,
+  type TestAccount,
+  type TestService,
+} from '../support/service.ts';
 import { openSocket } from '../support/web-socket.ts';
 
 onEachEngine('changing mail', (engine) => {
@@ -14,13 +19,7 @@ onEachEngine('changing mail', (engine) => {
   const call = (account: TestAccount, path: string, body: object) =>
     service.mail(account.token, 'POST', path, body);
 
-  async function accountWithMail(subjects: readonly string[]): Promise<TestAccount> {
-    const account = await service.makeAccount();
-    for (const subject of subjects) {
-      await service.send({ from: 'bob@example.test', to: account.address, subject, text: subject });
-    }
-    return account;
-  }
+  const accountWithMail = (subjects: readonly string[]) => makeAccountWith(service, subjects);
 
   async function mailboxes(account: TestAccount) {
     const { status, body } = await service.mail(account.token, 'GET', '/mail/mailboxes');

@@ -72,8 +72,7 @@ onEachEngine('a message whose body file is missing', (engine) => {
   test('ends no answer of IMAP in the middle, and hides no flag', { skip }, async () => {
     const service = await startTestService(engine, { IMAP_PORT: String(await freePort()) });
     const ann = await service.makeAccount();
-    const client = await ImapLines.connect(service.addresses.imap?.port ?? 0);
-    await client.ok(`LOGIN ${ann.address} "${ann.password}"`);
+    const client = await ImapLines.open(service.addresses.imap?.port ?? 0, ann);
     const named = (count: number) =>
       Array.from(
         { length: count },

@@ -32,6 +32,16 @@ export class ImapLines {
     return client;
   }
 
+  /** Connects and logs in. */
+  static async open(
+    port: number,
+    { address, password }: { readonly address: string; readonly password: string },
+  ): Promise<ImapLines> {
+    const client = await ImapLines.connect(port);
+    await client.ok(`LOGIN ${address} "${password}"`);
+    return client;
+  }
+
   /** The next line; `''` where the server has closed the connection. */
   async next(): Promise<string> {
     while (this.#lines.length === 0 && !this.isClosed) {

@@ -325,3 +325,15 @@ export function clientOf(
     },
   };
 }
+
+/** An account to which messages with these subjects came. */
+export async function makeAccountWith(
+  service: TestClient,
+  subjects: readonly string[],
+): Promise<TestAccount> {
+  const account = await service.makeAccount();
+  for (const subject of subjects) {
+    await service.send({ from: 'bob@example.test', to: account.address, subject, text: subject });
+  }
+  return account;
+}

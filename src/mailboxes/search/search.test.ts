@@ -8,7 +8,7 @@ import { sql } from 'kysely';
 import { pino } from 'pino';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
-import { openPostgres, settingStore } from '../../platform/database/database.ts';
+import { type Engine, openPostgres, settingStore } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { InProcessChanges } from '../changes/changes.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
@@ -49,11 +49,27 @@ function startSearch(store: TestMailstore, options: Partial<SearchOptions> = {})
   return search;
 }
 
+/** A store with one account. */
+async function openWithUser(engine: Engine): Promise<{ store: TestMailstore; user: MailUser }> {
+  const store = await openTestMailstore(engine);
+  return { store, user: await store.makeUser() };
+}
+
 /** Waits until everything of the account is indexed. */
 async function settle(search: Search, user: MailUser): Promise<void> {
   changes.publish({ kind: 'mailboxes', accountId: user.accountId });
   while (await search.isBehind(user.accountId))
     await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+async function startSettled(
+  store: TestMailstore,
+  user: MailUser,
+  options?: Partial<SearchOptions>,
+): Promise<Search> {
+  const search = startSearch(store, options);
+  await settle(search, user);
+  return search;
 }
 
 async function add(
@@ -78,8 +94,7 @@ async function found(search: Search, user: MailUser, text: string): Promise<numb
 
 onEachEngine('the search index', (engine) => {
   test('finds messages by words of any field, newest first', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const old = await add(store, user, mail('Invoice 4711', 'Please pay.'), 1_000);
     const html = 'Content-Type: text/html; charset=utf-8\r\n';
     const young = await add(
@@ -88,8 +103,7 @@ onEachEngine('the search index', (engine) => {
       mail('Hello', '<p>Your <b>inv&#111;ice</b></p>', html),
       2_000,
     );
-    const search = startSearch(store);
-    await settle(search, user);
+    const search = await startSettled(store, user);
     assert.deepEqual(await found(search, user, 'invoice'), [young, old]);
     assert.deepEqual(await found(search, user, 'INVOICE 4711'), [old]);
     assert.deepEqual(await found(search, user, 'builder hello'), [young]);
@@ -98,8 +112,7 @@ onEachEngine('the search index', (engine) => {
   });
 
   test('finds forwarded messages by their words, senders, subjects and attachments', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const inner =
       'From: Zoe Zimmer <zoe@far.test>\r\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n' +
       'Content-Type: multipart/mixed; boundary=i\r\n\r\n' +
@@ -112,8 +125,7 @@ onEachEngine('the search index', (engine) => {
       user,
       mail('Fwd', outer, 'Content-Type: multipart/mixed; boundary=o\r\n'),
     );
-    const search = startSearch(store);
-    await settle(search, user);
+    const search = await startSettled(store, user);
     for (const words of [
       'below',
       'rhubarb crumble',
@@ -135,10 +147,8 @@ onEachEngine('the search index', (engine) => {
   });
 
   test('indexes what a dead node left, without being woken', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
-    const search = startSearch(store, { retryMs: 10 });
-    await settle(search, user);
+    const { store, user } = await openWithUser(engine);
+    const search = await startSettled(store, user, { retryMs: 10 });
     // The node that queued it wakes no other.
     const left = await add(store, user, mail('Left behind', 'x'));
     while (await search.isBehind(user.accountId))
@@ -147,13 +157,11 @@ onEachEngine('the search index', (engine) => {
   });
 
   test('pages by date, and by id within one date', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const ids: number[] = [];
     for (const date of [3, 1, 2, 2, 2, 1])
       ids.push(await add(store, user, mail('same', 'x'), date));
-    const search = startSearch(store);
-    await settle(search, user);
+    const search = await startSettled(store, user);
     const all = await found(search, user, 'same');
     assert.equal(all.length, 6);
     assert.equal(all[0], ids[0]);
@@ -182,12 +190,10 @@ onEachEngine('the search index', (engine) => {
   });
 
   test('forgets a message, and an account', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const first = await add(store, user, mail('word', 'x'));
     const second = await add(store, user, mail('word', 'y'));
-    const search = startSearch(store);
-    await settle(search, user);
+    const search = await startSettled(store, user);
     const { accountId } = user;
     await store.database.write((tx) =>
       enqueueSearch(tx, [{ accountId, bodyId: first, gone: true }]),
@@ -207,8 +213,7 @@ onEachEngine('the search index', (engine) => {
     };
 
     test('forgets a message whose last two copies are removed at the same time', async () => {
-      const store = await openTestMailstore(engine);
-      const user = await store.makeUser();
+      const { store, user } = await openWithUser(engine);
       const search = startSearch(store);
       await add(store, user, mail('twice', 'hello'));
       await store.mailstore.copy(user, { mailbox: 'INBOX', uids: [1] }, 'Archive');
@@ -225,8 +230,7 @@ onEachEngine('the search index', (engine) => {
     });
 
     test('is filled by the next start where of two nodes that fill it the later one dies', async () => {
-      const store = await openTestMailstore(engine);
-      const user = await store.makeUser();
+      const { store, user } = await openWithUser(engine);
       const id = await add(store, user, mail('kept', 'hello'));
       const { database, bodies } = store;
       const source = createSearchSource(database);
@@ -249,8 +253,7 @@ onEachEngine('the search index', (engine) => {
         },
       });
       await first.open();
-      const search = startSearch(store);
-      await settle(search, user);
+      const search = await startSettled(store, user);
       assert.deepEqual(await found(search, user, 'kept'), [id]);
     });
 
@@ -272,8 +275,7 @@ onEachEngine('the search index', (engine) => {
     });
 
     test('forgets a message that is removed while another node indexes it', async () => {
-      const store = await openTestMailstore(engine);
-      const user = await store.makeUser();
+      const { store, user } = await openWithUser(engine);
       const source = createSearchSource(store.database);
       const [read, removed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
       const slow: typeof source = {
@@ -299,47 +301,39 @@ onEachEngine('the search index', (engine) => {
       removed.resolve();
       await indexing;
       await other?.takeBatch();
-      const search = startSearch(store);
-      await settle(search, user);
+      const search = await startSettled(store, user);
       assert.deepEqual(await found(search, user, 'meanwhile'), []);
     });
   }
 
   test('a message that is queued twice is found once', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const id = await add(store, user, mail('twice', 'x'));
     const news = { accountId: user.accountId, bodyId: id, gone: false };
     await store.database.write((tx) => enqueueSearch(tx, [news, news]));
-    const search = startSearch(store);
-    await settle(search, user);
+    const search = await startSettled(store, user);
     assert.deepEqual(await found(search, user, 'twice'), [id]);
   });
 
   test('continues after a restart, and removes processed rows from the queue', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const first = await add(store, user, mail('one', 'x'));
-    const search = startSearch(store);
-    await settle(search, user);
+    const search = await startSettled(store, user);
     await search.stop();
     const left = await store.database.read.selectFrom('search_queue').selectAll().execute();
     assert.deepEqual(left, []);
     const second = await add(store, user, mail('one', 'y'));
-    const again = startSearch(store);
-    await settle(again, user);
+    const again = await startSettled(store, user);
     assert.deepEqual(await found(again, user, 'one'), [second, first]);
   });
 
   test('a filter that hardly any of many hits passes gives each message once', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const hits = 310;
     for (let at = 0; at < hits; at++) await add(store, user, mail('same', `text ${at}`), at);
     const rare = [2, 9, 250, 305];
     await store.mailstore.setFlags(user, { mailbox: 'INBOX', uids: rare }, { add: ['\\Flagged'] });
-    const search = startSearch(store);
-    await settle(search, user);
+    const search = await startSettled(store, user);
     const { database, bodies } = store;
     const mailstore = new EmbeddedMailstore({ database, bodies, search, idSecret: 'secret' });
     for (const texts of [{ text: 'same' }, {}]) {
@@ -356,11 +350,9 @@ onEachEngine('the search index', (engine) => {
   });
 
   test('an index whose creation fails half way is created again', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const id = await add(store, user, mail('kept', 'x'));
-    const first = startSearch(store);
-    await settle(first, user);
+    const first = await startSettled(store, user);
     await first.stop();
     if (engine === 'sqlite') await rm(join(store.directory, 'search.db'));
     else {
@@ -382,8 +374,7 @@ onEachEngine('the search index', (engine) => {
   });
 
   test('a message that cannot be read does not stop the others', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const bad = await add(store, user, mail('bad', 'x'));
     const good = await add(store, user, mail('good', 'x'));
     const source = createSearchSource(store.database);
@@ -411,8 +402,7 @@ onEachEngine('the search index', (engine) => {
   });
 
   test('a message whose source cannot be read for a while is found later', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const id = await add(store, user, mail('later', 'x'));
     let failures = 0;
     const read: typeof store.bodies.read = (...args) => {
@@ -424,8 +414,7 @@ onEachEngine('the search index', (engine) => {
     const lines: string[] = [];
     const tell = (...args: unknown[]) => void lines.push(String(args.at(-1)));
     const log = { info: tell, error: tell };
-    const search = startSearch(store, { retryMs: 10, bodies: { read }, log });
-    await settle(search, user);
+    const search = await startSettled(store, user, { retryMs: 10, bodies: { read }, log });
     assert.deepEqual(await found(search, user, 'later'), [id]);
     // Once each, however often it was tried.
     assert.equal(lines.length, 2, lines.join('; '));
@@ -434,8 +423,7 @@ onEachEngine('the search index', (engine) => {
   });
 
   test('a message whose body is missing for a while is found later, also after a restart', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     // By the clock that all nodes share: that of this machine may be hours behind.
     const now = () => Date.now() + 7_200_000;
     const ids = [
@@ -478,8 +466,7 @@ onEachEngine('the search index', (engine) => {
   });
 
   test('a message of many parts is read in few pieces', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const nested = (at: number) =>
       `--o\r\nContent-Type: message/rfc822\r\n\r\nSubject: subject${at}\r\n\r\nnested${at}\r\n`;
     const parts = Array.from({ length: 300 }, (_, at) => `--o\r\n\r\nword${at}\r\n${nested(at)}`);
@@ -490,8 +477,7 @@ onEachEngine('the search index', (engine) => {
       reads++;
       return store.bodies.read(...args);
     };
-    const search = startSearch(store, { bodies: { read } });
-    await settle(search, user);
+    const search = await startSettled(store, user, { bodies: { read } });
     for (const words of ['word0 word299', 'subject7 nested7', 'subject299 nested250'])
       assert.deepEqual(await found(search, user, words), [id], words);
     assert.ok(reads < 20, `${reads} reads`);
@@ -500,8 +486,7 @@ onEachEngine('the search index', (engine) => {
   test('a message whose source takes long to read delays its index, and does not end it', {
     skip: engine === 'sqlite',
   }, async (t) => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     const id = await add(store, user, mail('slow', 'x'));
     // The server ends a transaction that is idle for longer.
     const database = await openPostgres({ url: store.location, timeoutMs: 1_000 });
@@ -526,11 +511,9 @@ onEachEngine('the search index', (engine) => {
   test('is the same where the terms of a message were queued with it', {
     skip: engine === 'sqlite',
   }, async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     // A new index would queue all mail itself.
-    const filled = startSearch(store);
-    await settle(filled, user);
+    const filled = await startSettled(store, user);
     await filled.stop();
     const inner = 'From: Zoe <zoe@far.test>\r\nSubject: Rhubarb\r\n\r\nCustard \u4f60\u597d 0_0 0';
     const source = mail(
@@ -572,11 +555,9 @@ onEachEngine('the search index', (engine) => {
   });
 
   test('hostile words are words', async () => {
-    const store = await openTestMailstore(engine);
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser(engine);
     await add(store, user, mail('plain', 'x'));
-    const search = startSearch(store);
-    await settle(search, user);
+    const search = await startSettled(store, user);
     for (const text of [
       '"plain',
       "plain'",
@@ -626,15 +607,12 @@ const accidents: [title: string, befall: (store: TestMailstore) => unknown][] = 
 ];
 for (const [title, befall] of accidents) {
   test(`an index ${title} is built again from the mail`, async () => {
-    const store = await openTestMailstore('sqlite');
-    const user = await store.makeUser();
+    const { store, user } = await openWithUser('sqlite');
     const id = await add(store, user, mail('kept', 'x'));
-    const first = startSearch(store);
-    await settle(first, user);
+    const first = await startSettled(store, user);
     await first.stop();
     await befall(store);
-    const again = startSearch(store);
-    await settle(again, user);
+    const again = await startSettled(store, user);
     const later = await add(store, user, mail('kept', 'y'), 1);
     await settle(again, user);
     assert.deepEqual(await found(again, user, 'kept'), [later, id]);
@@ -642,11 +620,9 @@ for (const [title, befall] of accidents) {
 }
 
 test('a damaged index is built again, also while no mail comes', async () => {
-  const store = await openTestMailstore('sqlite');
-  const user = await store.makeUser();
+  const { store, user } = await openWithUser('sqlite');
   const id = await add(store, user, mail('kept', 'x'));
-  const first = startSearch(store);
-  await settle(first, user);
+  const first = await startSettled(store, user);
   await first.stop();
   let page = 0;
   edit(store, (db) => {
@@ -657,16 +633,14 @@ test('a damaged index is built again, also while no mail comes', async () => {
   const file = await open(join(store.directory, 'search.db'), 'r+');
   await file.write(Buffer.alloc(PAGE_SIZE, 0xff), 0, PAGE_SIZE, (page - 1) * PAGE_SIZE);
   await file.close();
-  const search = startSearch(store, { retryMs: 10 });
-  await settle(search, user);
+  const search = await startSettled(store, user, { retryMs: 10 });
   await assert.rejects(found(search, user, 'kept'), { code: 'unavailable' });
   await settle(search, user);
   assert.deepEqual(await found(search, user, 'kept'), [id]);
 });
 
 test('an index that cannot be written is searched as before, and continues later, also where the clock is set back', async (t) => {
-  const store = await openTestMailstore('sqlite');
-  const user = await store.makeUser();
+  const { store, user } = await openWithUser('sqlite');
   const id = await add(store, user, mail('kept', 'x'));
   const failed = Promise.withResolvers<void>();
   let shown = 0;
@@ -684,8 +658,7 @@ test('an index that cannot be written is searched as before, and continues later
       failed.resolve();
     },
   };
-  const search = startSearch(store, { retryMs: 10, log });
-  await settle(search, user);
+  const search = await startSettled(store, user, { retryMs: 10, log });
   // The index may be on its way to the disk.
   const other = new DatabaseSync(join(store.directory, 'search.db'), { timeout: 5_000 });
   other.exec('begin immediate');
@@ -699,11 +672,9 @@ test('an index that cannot be written is searched as before, and continues later
 });
 
 test('an index that cannot be opened right now is kept', async () => {
-  const store = await openTestMailstore('sqlite');
-  const user = await store.makeUser();
+  const { store, user } = await openWithUser('sqlite');
   const id = await add(store, user, mail('kept', 'x'));
-  const first = startSearch(store);
-  await settle(first, user);
+  const first = await startSettled(store, user);
   await first.stop();
   const other = new DatabaseSync(join(store.directory, 'search.db'));
   other.exec('pragma locking_mode = exclusive; begin exclusive');

@@ -9,6 +9,7 @@ import type { MailUser } from '../../../src/mailboxes/mailstore/mailstore.ts';
 import type { Database, Engine } from '../../../src/platform/database/database.ts';
 import { atEnd } from '../at-end.ts';
 import { openTestMailstore, type TestMailstore } from '../mail.ts';
+import { type FakeServer, startFakeServer } from './fake-server.ts';
 
 export interface LoggedFailure {
   readonly failure?: string;
@@ -73,4 +74,13 @@ export async function openImapStore(
   });
   atEnd(() => store.close());
   return { store, database, user, logged };
+}
+
+/** The same on a server that does what the test says. */
+export async function openFakeStore(
+  server?: Partial<ImapServer>,
+  options?: Partial<ImapOptions>,
+): Promise<OpenedStore & { readonly server: FakeServer }> {
+  const fake = await startFakeServer();
+  return { ...(await openImapStore(fake.port, server, options)), server: fake };
 }

@@ -2,11 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import {
-  type FakeServer,
-  startFakeServer,
-} from '../../../../test/support/imap-client/fake-server.ts';
-import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
+import type { FakeServer } from '../../../../test/support/imap-client/fake-server.ts';
+import { openFakeStore } from '../../../../test/support/imap-client/open-store.ts';
 import { imapDateTime } from '../../../protocols/imap-syntax/imap-syntax.ts';
 
 const source = 'Subject: one\r\n\r\nText with {3}\r\n';
@@ -27,18 +24,13 @@ function appendsOf({ commands }: FakeServer): number {
   return commands.filter(({ name }) => name === 'APPEND').length;
 }
 
-async function open() {
-  const server = await startFakeServer();
-  return { server, ...(await openImapStore(server.port)) };
-}
-
 function refuse(server: FakeServer, code: string): void {
   server.fault = ({ name }) => (name === 'APPEND' ? { send: `TAG NO ${code}no\r\n` } : undefined);
 }
 
 void suite('a message added by IMAP', () => {
   void test('has its flags and its date, and every byte', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     await store.appendByImap(user, 'inbox', message);
     assert.deepEqual(
       server.commands.at(-1)?.args,
@@ -48,7 +40,7 @@ void suite('a message added by IMAP', () => {
   });
 
   void test('is refused for good only where the server says that it is final', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     const outcomes = [
       ['[OVERQUOTA] ', 'mailbox_full'],
       ['[CANNOT] ', 'mailbox_refused'],
@@ -64,14 +56,14 @@ void suite('a message added by IMAP', () => {
   });
 
   void test('is not added again automatically where the connection broke', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     server.fault = ({ name }) => (name === 'APPEND' ? { after: 'drop' } : undefined);
     await assert.rejects(store.appendByImap(user, 'INBOX', message), { code: 'unavailable' });
     assert.equal(appendsOf(server), 1);
   });
 
   void test('does not wait for a stalled one of another account', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     let held = 0;
     server.fault = ({ name, user: login }) => {
       if (name !== 'APPEND' || !login.startsWith('stalled@')) return undefined;
@@ -89,7 +81,7 @@ void suite('a message added by IMAP', () => {
   });
 
   void test('is not added after the end of its attempt', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     const giving = new AbortController();
     // The first one stalls, the others wait for it.
     const stalled = new Promise<void>((resolve) => {
@@ -116,7 +108,7 @@ void suite('a message added by IMAP', () => {
   });
 
   void test('is not waited for after the end of its attempt where its source stalls', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     const giving = new AbortController();
     const stalls = async function* () {
       yield Buffer.from(source.slice(0, 10));
@@ -130,7 +122,7 @@ void suite('a message added by IMAP', () => {
   });
 
   void test('is not added where its source fails, which is no failure of the server', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     const gone = new Error('the body is gone');
     const broken = async function* () {
       yield Buffer.from(source.slice(0, 5));
@@ -145,13 +137,13 @@ void suite('a message added by IMAP', () => {
   });
 
   void test('is not added where the server answers OK before it has come', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     server.goOn = 'TAG OK done';
     await assert.rejects(store.appendByImap(user, 'INBOX', message), { code: 'unavailable' });
   });
 
   void test('is not added where its attempt ends before the command', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     const giving = new AbortController();
     const read = async function* () {
       giving.abort(givenUp);
@@ -165,7 +157,7 @@ void suite('a message added by IMAP', () => {
   });
 
   void test('a signal after the message was added has no effect', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     const giving = new AbortController();
     await store.appendByImap(user, 'INBOX', { ...message, signal: giving.signal });
     giving.abort(givenUp);
@@ -177,7 +169,7 @@ void suite('a message added by IMAP', () => {
   });
 
   void test('is found by the id of its Received field', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     assert.equal(await store.hasReceived(user, 'INBOX', 'id-1'), false);
     server.add(source);
     assert.equal(await store.hasReceived(user, 'INBOX', 'id-1'), true);
@@ -188,7 +180,7 @@ void suite('a message added by IMAP', () => {
   });
 
   void test('is searched where it was added: in the mailbox of the same use', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     server.add(source);
     const list = '* LIST (\\HasNoChildren) "." "INBOX.Junk"\r\nTAG OK done\r\n';
     server.fault = ({ name, args }) => {
@@ -204,7 +196,7 @@ void suite('a message added by IMAP', () => {
   });
 
   void test('a client gets the UID, with and without UIDPLUS', async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     const request = { mailbox: 'inbox', flags: ['\\seen'], octets: 100 };
     const append = () => store.appendMessage(user, request, message.open());
     server.add('Subject: older\r\n\r\n');
@@ -229,7 +221,7 @@ void suite('a message added by IMAP', () => {
   });
 
   void test("a client's message takes one command between two looks", async () => {
-    const { server, store, user } = await open();
+    const { server, store, user } = await openFakeStore();
     const request = { mailbox: 'INBOX', octets: 100 };
     const append = async () => {
       server.commands.length = 0;
@@ -252,7 +244,7 @@ void suite('a message added by IMAP', () => {
   });
 
   void test('no shadow is kept for a deleted account', async () => {
-    const { server, store } = await open();
+    const { server, store } = await openFakeStore();
     server.capabilities = 'IMAP4rev1 AUTH=PLAIN';
     const gone = { accountId: 4711, address: 'gone@acme.test' };
     await assert.rejects(store.sync(gone, { mailbox: 'INBOX' }), { code: 'account_not_found' });

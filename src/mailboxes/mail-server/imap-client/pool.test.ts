@@ -6,7 +6,11 @@ import {
   type FakeServer,
   startFakeServer,
 } from '../../../../test/support/imap-client/fake-server.ts';
-import { IMPATIENT, openImapStore } from '../../../../test/support/imap-client/open-store.ts';
+import {
+  IMPATIENT,
+  openFakeStore,
+  openImapStore,
+} from '../../../../test/support/imap-client/open-store.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
 import { InProcessChanges } from '../../changes/changes.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
@@ -35,23 +39,20 @@ async function until(condition: () => boolean): Promise<void> {
 
 void suite('the pool of connections', () => {
   void test('one connection serves one request after the other', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port);
+    const { server, store } = await openFakeStore();
     for (let times = 0; times < 5; times++) await store.sync(user(1), inbox);
     assert.equal(logins(server), 1);
     assert.equal(store.load.open, 1);
   });
 
   void test('an account has at most three, however much it asks at once', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port);
+    const { server, store } = await openFakeStore();
     await Promise.all(Array.from({ length: 20 }, () => store.sync(user(1), inbox)));
     assert.equal(logins(server), 3);
   });
 
   void test('a hundred accounts in turn keep within the cap', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port, {}, { connections: 10 });
+    const { server, store } = await openFakeStore({}, { connections: 10 });
     let most = 0;
     const syncs = Array.from({ length: 100 }, async (_, index) => {
       await store.sync(user(index + 1), inbox);
@@ -63,8 +64,7 @@ void suite('the pool of connections', () => {
   });
 
   void test('the first request is served first', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port, {}, { connections: 1 });
+    const { store } = await openFakeStore({}, { connections: 1 });
     const order: number[] = [];
     const ids = [1, 2, 1, 3, 1, 2];
     await Promise.all(
@@ -94,8 +94,7 @@ void suite('the pool of connections', () => {
   });
 
   void test('stalled accounts of one user leave a connection for others', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port, {}, { connections: 8 });
+    const { server, store } = await openFakeStore({}, { connections: 8 });
     const ofUser = (accountId: number) => ({ ...user(accountId), userId: 'stalled' });
     // Connections that are idle take part as well.
     await Promise.all([10, 11, 12, 13].map((id) => store.sync(ofUser(id), inbox)));
@@ -112,8 +111,7 @@ void suite('the pool of connections', () => {
   });
 
   void test('many requests of one account leave room in the queue for others', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port, {}, { connections: 5 });
+    const { server, store } = await openFakeStore({}, { connections: 5 });
     const held = holdBack(server, 'u1@');
     const crowd = Array.from({ length: 1_200 }, () => store.sync(user(1), inbox));
     const ends = Promise.allSettled(crowd);
@@ -124,15 +122,13 @@ void suite('the pool of connections', () => {
   });
 
   void test('eighty requests of one account wait for its connections', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port);
+    const { server, store } = await openFakeStore();
     await Promise.all(Array.from({ length: 80 }, () => store.sync(user(1), inbox)));
     assert.equal(logins(server), 3);
   });
 
   void test('a hundred accounts log in ten at a time', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port);
+    const { server, store } = await openFakeStore();
     // Not connections: one more tests for TLS where a greeting is late.
     let begun = 0;
     let most = 0;
@@ -145,8 +141,7 @@ void suite('the pool of connections', () => {
   });
 
   void test('logins of one user that the server is slow to answer leave some to others', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port);
+    const { server, store } = await openFakeStore();
     let held = 0;
     server.fault = ({ name, user: address }) => {
       if (name !== 'AUTHENTICATE' || !address.startsWith('u1')) return undefined;
@@ -167,8 +162,7 @@ void suite('the pool of connections', () => {
   });
 
   void test('logins that wait for others close no connection yet', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port, {}, { connections: 20 });
+    const { server, store } = await openFakeStore({}, { connections: 20 });
     for (let id = 1; id <= 20; id++) await store.sync(user(id), inbox);
     let held = 0;
     server.fault = ({ name, user: address }) => {
@@ -190,8 +184,7 @@ void suite('the pool of connections', () => {
   });
 
   void test('a server that is up again serves all requests, not only the first', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port);
+    const { server, store } = await openFakeStore();
     await server.stop();
     await assert.rejects(store.sync(user(1), inbox), { code: 'unavailable' });
     await server.restart();
@@ -201,8 +194,7 @@ void suite('the pool of connections', () => {
   });
 
   void test('refused requests are told to retry at different times', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port);
+    const { server, store } = await openFakeStore();
     await server.stop();
     const times = new Set<number | undefined>();
     for (let id = 1; id <= 20; id++) {
@@ -236,8 +228,7 @@ void suite('the pool of connections', () => {
   });
 
   void test('unused connections are closed', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port, {}, { idleMs: 20 });
+    const { server, store } = await openFakeStore({}, { idleMs: 20 });
     await store.sync(user(1), inbox);
     await until(() => server.open === 0);
     assert.equal(store.load.open, 0);
@@ -272,8 +263,7 @@ void suite('the pool of connections', () => {
   });
 
   void test('a closed store ends its connections and accepts no more requests', async () => {
-    const server = await startFakeServer();
-    const { store } = await openImapStore(server.port);
+    const { server, store } = await openFakeStore();
     await store.sync(user(1), inbox);
     store.close();
     await until(() => server.open === 0);
