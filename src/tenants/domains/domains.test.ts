@@ -411,33 +411,6 @@ onEachEngine('domains', (engine) => {
     });
   });
 
-  test('a route is replaced as a whole', async () => {
-    await domains.create({ userId: 'u1', domain: 'route.test' });
-    const set = async (settings: Parameters<Domains['setRoute']>[2]) =>
-      (await domains.setRoute('u1', 'route.test', settings)).route;
-    const url = 'https://hooks.test/in';
-    assert.deepEqual(
-      await set({ forwardMode: 'webhook_then_store', webhookUrl: url, webhookSecret: 's3cret' }),
-      {
-        domain: 'route.test',
-        forwardMode: 'webhook_then_store',
-        webhookUrl: url,
-        webhookSecret: 's3cret',
-      },
-    );
-    assert.deepEqual(await set({ forwardMode: 'forward_email', forwardToEmail: 'a@b.test' }), {
-      domain: 'route.test',
-      forwardMode: 'forward_email',
-      forwardToEmail: 'a@b.test',
-    });
-    await assert.rejects(set({ forwardMode: 'webhook' }), { code: 'invalid_request' });
-    assert.equal((await domains.get('u1', 'route.test')).route.forwardMode, 'forward_email');
-    assert.deepEqual(await set({ forwardMode: 'store', webhookUrl: url }), {
-      domain: 'route.test',
-      forwardMode: 'store',
-    });
-  });
-
   test('a replaced webhook secret signs for another day', async () => {
     const { domain } = await domains.create({ userId: 'u1', domain: 'secret.test' });
     const url = 'https://hooks.test/in';
