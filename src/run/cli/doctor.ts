@@ -1,6 +1,6 @@
 /** `postroom doctor`: checks everything around the service that mail depends on, and says what to do. */
-
 import { Command } from 'commander';
+import { many } from '../../platform/errors/errors.ts';
 import { firstOnDisks } from '../../platform/files/files.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import { type Config, publicUrlOf, readConfig } from '../config/config.ts';
@@ -8,8 +8,8 @@ import { checkHost, checkReach, checkResolver, checkSpf } from './check-dns.ts';
 import { checkProxy, checkService, checkSmtp, programChecks } from './check-listeners.ts';
 import { checkCertificate, checkClock, checkFolder } from './check-machine.ts';
 import { checkLmtp, checkRelay } from './check-next-servers.ts';
-import { checkSpamFilter } from './check-spam-filter.ts';
 import {
+  CONNECT_MS,
   checkBucket,
   checkDatabase,
   checkDisk,
@@ -17,10 +17,10 @@ import {
   type Finding,
   failed,
   ok,
+  reasonOf,
   type Verdict,
   warning,
 } from './check-stores.ts';
-import { checkTokenKeys } from './check-token-keys.ts';
 import { CommandFailed, type CommandParts, helpText, report } from './command.ts';
 import { openToRead } from './read-database.ts';
 
@@ -132,4 +132,42 @@ async function someAddresses(config: Config): Promise<string[]> {
   await using database = await openToRead(config);
   const accounts = await findSomeActive(database.read, ACCOUNTS_TRIED);
   return accounts.map(({ address }) => address);
+}
+
+/** Asks Rspamd whether it is there. @param url of RSPAMD_URL */
+async function checkSpamFilter(url: string): Promise<Verdict> {
+  const wrong = (said: string) =>
+    failed(
+      `${url}: ${said}`,
+      'start Rspamd, and let RSPAMD_URL name its normal worker (port 11333): until it answers, mail is accepted without it',
+    );
+  try {
+    const { ok: isThere, status } = await fetch(`${url}/ping`, {
+      signal: AbortSignal.timeout(CONNECT_MS),
+    });
+    return isThere ? ok(`${url} answers`) : wrong(`the answer is ${status}`);
+  } catch (error) {
+    // `fetch` says only that it failed, and has the reason in its cause.
+    return wrong(reasonOf(error instanceof TypeError ? error.cause : error));
+  }
+}
+
+/** Fetches the keys of mailbox tokens. @param url of JWT_JWKS_URL */
+async function checkTokenKeys(url: string): Promise<Verdict> {
+  const wrong = (said: string) =>
+    failed(
+      `${url}: ${said}`,
+      'let JWT_JWKS_URL name a JWK set (RFC 7517): until it does, requests with tokens that others signed are answered 503',
+    );
+  try {
+    const answer = await fetch(url, { signal: AbortSignal.timeout(CONNECT_MS) });
+    if (!answer.ok) return wrong(`the answer is ${answer.status}`);
+    const { keys }: { keys?: unknown } = Object(await answer.json());
+    if (!Array.isArray(keys) || keys.length === 0) return wrong('the answer has no keys');
+    return ok(`${url} has ${many(keys.length, 'key')}`);
+  } catch (error) {
+    if (error instanceof SyntaxError) return wrong('the answer is no JSON');
+    // `fetch` says only that it failed, and has the reason in its cause.
+    return wrong(reasonOf(error instanceof TypeError ? error.cause : error));
+  }
 }

@@ -11,10 +11,8 @@ import {
   type Registry,
 } from 'prom-client';
 import type { AttemptReport } from '../../mail/queue/queue.ts';
-import { addImapMetrics } from './imap-metrics.ts';
 import { createInstruments, type Instruments } from './instruments.ts';
 import { addMailMetrics } from './mail-metrics.ts';
-import { addRequestMetrics } from './request-metrics.ts';
 import { addStateMetrics, type MetricSources, type SharedSource } from './state-metrics.ts';
 
 export type { CommitReport, MetricSources } from './state-metrics.ts';
@@ -187,4 +185,102 @@ async function readTotals(registry: Registry): Promise<Record<string, number>> {
     }
   }
   return totals;
+}
+
+interface AnsweredRequest {
+  readonly method: string;
+  /** The pattern of the route; undefined where no route matched. */
+  readonly route: string | undefined;
+  readonly status: number;
+  readonly ms: number;
+}
+
+/** Metrics of HTTP requests and logins. Labels have few values: no text of a client becomes one. */
+function addRequestMetrics({ counter, histogram }: Instruments) {
+  const logins = counter('postroom_logins_total', 'Logins with address and password, by result.', [
+    'result',
+  ]);
+  for (const result of ['succeeded', 'failed', 'limited']) logins.inc({ result }, 0);
+  const requests = counter(
+    'postroom_http_requests_total',
+    'Answered HTTP requests, by route and status.',
+    ['method', 'route', 'status'],
+  );
+  const latency = histogram(
+    'postroom_http_request_duration_seconds',
+    'From a request to the end of its answer, by route.',
+    [0.005, 0.02, 0.1, 0.5, 1, 5, 30],
+    ['route'],
+  );
+  return {
+    countRequest({ method, route = 'none', status, ms }: AnsweredRequest) {
+      // Node accepts some 30 methods; our routes use four.
+      requests.inc({ method: route === 'none' ? 'any' : method, route, status });
+      latency.observe({ route }, ms / 1000);
+    },
+    countLogin(result: 'succeeded' | 'failed' | 'limited') {
+      logins.inc({ result });
+    },
+  };
+}
+
+/** What is open by IMAP now. */
+interface ImapState {
+  readonly connections: number;
+  /** After a login; those of them that wait in IDLE. */
+  readonly sessions: { readonly open: number; readonly idle: number };
+}
+
+/** Metrics of mail programs that open mailboxes by IMAP. */
+function addImapMetrics({ counter, read, amounts }: Instruments) {
+  let state: (() => ImapState) | undefined;
+  read(
+    'postroom_imap_connections',
+    'Open connections of mail programs by IMAP.',
+    async () => state?.().connections,
+  );
+  read(
+    'postroom_imap_sessions',
+    'IMAP connections in which an account is open.',
+    async () => state?.().sessions.open,
+  );
+  read(
+    'postroom_imap_idle_sessions',
+    'IMAP sessions that wait for changes with IDLE.',
+    async () => state?.().sessions.idle,
+  );
+  const commands = counter(
+    'postroom_imap_commands_total',
+    'IMAP commands, by how they were answered.',
+    ['command', 'outcome'],
+  );
+  // Counted for each line that comes or is sent, where Prometheus' counter would cost as much as all else.
+  const octets = { received: 0, sent: 0 };
+  amounts(
+    'postroom_imap_bytes_total',
+    'Bytes that mail programs sent and got by IMAP, before encryption.',
+    'direction',
+    () => (octets.received + octets.sent > 0 ? octets : {}),
+  );
+  const refused = counter(
+    'postroom_imap_refused_total',
+    'IMAP connections that were refused, since too many were open.',
+    ['reason'],
+  );
+  return {
+    /** Reads from now on what is open; never called where IMAP is off. */
+    watchImap(source: () => ImapState) {
+      state = source;
+    },
+    /** @param command of those that are known, else `other` */
+    countImapCommand(command: string, outcome: 'ok' | 'no' | 'bad' | 'bye' | 'failed') {
+      commands.inc({ command, outcome });
+    },
+    countImapOctets(direction: 'received' | 'sent', amount: number) {
+      octets[direction] += amount;
+    },
+    countImapRefusal(reason: 'before_login' | 'of_client' | 'of_user' | 'of_account') {
+      refused.inc({ reason });
+    },
+  };
 }

@@ -1,14 +1,15 @@
 /** The embedded engine: one SQLite file. */
+
 import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import pLimit from 'p-limit';
+import { Outage } from '../../time/time.ts';
 import { CommitNotices, type Database, type Queries } from '../engine.ts';
 import { isDamage, isFileFailing, isStorageFull } from '../failures.ts';
 import { migrate } from '../migrate.ts';
 import { type CheckpointLimits, Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
 import { type ConnectionOptions, kyselyOn } from './driver.ts';
-import { FileHealth } from './file-health.ts';
 import { CommitLog, GroupCommit, type GroupCommitOptions, ReadTurns } from './group-commit.ts';
 
 export interface SqliteOptions {
@@ -252,5 +253,49 @@ export function lockDirectory(directory: string): (() => void) | undefined {
     lock.close();
     if (error instanceof Error && /locked/.test(error.message)) return undefined;
     throw error;
+  }
+}
+
+/** Logged when the file begins to fail. */
+const FAILING =
+  'the file of the database cannot be read or written: mail is deferred and requests are answered 503 until it can; look at the disk, its mount, the owner of the folder, and other programs that have the file open';
+/** Another page may be read and written meanwhile: the disk works again when none failed for so long. */
+const WORKS_MS = 10_000;
+
+/** Whether the file can be read and written: the log has a line when it cannot, and one when it can again. */
+class FileHealth {
+  readonly #outage: Outage;
+  readonly #tryWrite: () => Promise<unknown>;
+  #failedAt = 0;
+  #next: NodeJS.Timeout | undefined;
+
+  /** @param tryWrite changes a row */
+  constructor(log: WarningLog | undefined, tryWrite: () => Promise<unknown>) {
+    this.#tryWrite = tryWrite;
+    this.#outage = new Outage(
+      (err) => log?.warn({ err }, FAILING),
+      (seconds, failures) => log?.warn({ seconds, failures }, 'the database can be written again'),
+    );
+  }
+
+  get isFailing(): boolean {
+    return this.#outage.isOn;
+  }
+
+  failed(error: Error): void {
+    this.#failedAt = performance.now();
+    this.#outage.failed(error);
+    clearTimeout(this.#next);
+    // While it is not ready there may be no requests, and so nobody else who finds that it works. Timers may be a little early.
+    this.#next = setTimeout(() => void this.#tryWrite().catch(() => {}), WORKS_MS + 100).unref();
+  }
+
+  /** Something was written, and is on the disk. */
+  written(): void {
+    if (performance.now() - this.#failedAt >= WORKS_MS) this.#outage.worked();
+  }
+
+  close(): void {
+    clearTimeout(this.#next);
   }
 }
