@@ -88,6 +88,16 @@ test('text, HTML and attachments become one message', async () => {
   assert.doesNotMatch(text, /[^\r]\n/);
 });
 
+test('a Content-ID has any character that is printed, as in mail of others', async () => {
+  const ascii = String.fromCharCode(...Array.from({ length: 94 }, (_, at) => at + 33));
+  for (const contentId of ['image(1)[2]@x', ascii.replace(/[<>]/g, '')]) {
+    const open = () => Readable.from(['png']);
+    const attachments = [{ contentType: 'image/png', contentId, inline: true, open }];
+    const { structure } = parse(await write({ html: '<p>x</p>', attachments }));
+    assert.ok(JSON.stringify(structure).includes(JSON.stringify(`<${contentId}>`)));
+  }
+});
+
 test('a message with only a subject has an empty text', async () => {
   const { structure } = parse(await write({}));
   assert.equal(structure.type, 'text/plain');

@@ -190,7 +190,8 @@ function checkAttachment(field: string, attachment: ComposedAttachment): void {
   if (/^(?:multipart|message)\//i.test(contentType)) {
     throw invalidField(`${field}.contentType`, 'must not be multipart or message');
   }
-  if (contentId !== undefined && !/^[\w.!#$%&'*+/=?^`{|}~@-]{1,200}$/.test(contentId)) {
+  // Also what RFC 5322 section 3.6.4 quotes: mail that is forwarded has such ones.
+  if (contentId !== undefined && !/^[!-;=?-~]{1,200}$/.test(contentId)) {
     throw invalidField(`${field}.contentId`, 'must be a Content-ID without angle brackets');
   }
 }
