@@ -83,10 +83,10 @@ class IndexedDbStore implements Store {
     });
   }
 
-  range(query: RangeQuery): Promise<Row[]> {
+  async range(query: RangeQuery): Promise<Row[]> {
     const range = rangeOf(query);
     // Of `getAll`, a limit of 0 is none.
-    if (!range || query.limit === 0) return Promise.resolve([]);
+    if (!range || query.limit === 0) return [];
     return this.#run([query.table], 'readonly', 'relaxed', (transaction) => {
       const table = transaction.objectStore(query.table);
       const source = query.index === undefined ? table : table.index(query.index);

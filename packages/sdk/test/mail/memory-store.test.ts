@@ -2,7 +2,28 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { compareKeys, memoryStore } from '../../src/mail/memory-store.ts';
-import { StaleEpochError } from '../../src/mail/store.ts';
+import { StaleEpochError, type Store } from '../../src/mail/store.ts';
+import { openMail } from '../../src/mail.ts';
+import { FakeServer } from '../../src/testing/testing.ts';
+
+// Its types are those of a browser.
+const inBrowsers: string = '../../src/stores/indexeddb.ts';
+
+test('a browser without IndexedDB has the copy in memory', async () => {
+  const { indexedDbStore } = (await import(inBrowsers)) as { indexedDbStore(): Store };
+  const server = new FakeServer();
+  const login = { address: 'ada@acme.test', password: 'secret' };
+  server.addAccount(login).deliver('INBOX', { subject: 'Hi' });
+  const client = await openMail({
+    baseUrl: 'https://mail.test',
+    auth: login,
+    store: indexedDbStore(),
+    platform: server.platform,
+  });
+  await server.clock.advance(1000);
+  assert.deepEqual([client.storage, await client.mailbox('INBOX').ids()], ['memory', [1]]);
+  await client.close();
+});
 
 test('keys compare as in IndexedDB', () => {
   const sorted = [[1], [1, 2], [1, 10], [1, 'a'], [2], ['1'], ['a', 1], ['b']];
