@@ -1,5 +1,5 @@
 /** A message that is being written, and how it becomes one that is sent. */
-import type { Correspondent } from '../../sdk/src/api-types.ts';
+import type { Address, Correspondent } from '../../sdk/src/api-types.ts';
 import type {
   MailMessage,
   MessageLocation,
@@ -105,14 +105,18 @@ export function forwardContent(read: Readable, signature: string): ComposeConten
   };
 }
 
+/** What was no address yet when a draft was saved, is read as the name of nobody. */
+const toUnfinished = (people: readonly Address[] = []) =>
+  toCorrespondents(people.map((one) => ({ ...one, address: one.address || one.name || '' })));
+
 /** A draft that goes on; its quote is part of its text now. */
 export function draftContent(read: Readable): ComposeContent {
   const { message, text, html, inReplyTo } = read;
   const { envelope } = message;
   return {
-    to: toCorrespondents(envelope.to),
-    cc: toCorrespondents(envelope.cc),
-    bcc: toCorrespondents(envelope.bcc),
+    to: toUnfinished(envelope.to),
+    cc: toUnfinished(envelope.cc),
+    bcc: toUnfinished(envelope.bcc),
     subject: envelope.subject,
     text: text.replace(/\n$/, ''),
     html,

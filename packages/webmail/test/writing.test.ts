@@ -177,6 +177,10 @@ test('a forwarded message keeps its form, its files and its pictures', () => {
 
 test('a draft goes on where it was left', () => {
   const { html, ...plain } = read;
+  const { envelope } = message;
+  const unfinished = { ...envelope, to: [{ name: 'bob', address: '' }] };
+  const again = draftContent({ ...read, message: { ...message, envelope: unfinished } });
+  assert.deepEqual(again.to, [{ address: 'bob' }]);
   const content = draftContent({ ...plain, html: undefined, text: 'Dear Bob,\n' });
   assert.equal(content.text, 'Dear Bob,');
   assert.deepEqual(content.kept, { mailbox: 'INBOX', id: 7 });
