@@ -99,14 +99,22 @@ export async function forgetInSearch(
   bodyIds: readonly number[],
 ): Promise<void> {
   for (const some of chunks(bodyIds, ENQUEUE_AT_A_TIME)) {
+    // The first copy is enough: an account may have a thousand of each.
     const rows = await tx
-      .selectFrom('messages')
-      .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')
-      .select('messages.body_id')
-      .where('messages.body_id', 'in', some)
-      .where('mailboxes.account_id', '=', accountId)
+      .selectFrom('bodies')
+      .select('id')
+      .where('id', 'in', some)
+      .where(({ exists, selectFrom }) =>
+        exists(
+          selectFrom('messages')
+            .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')
+            .select('messages.uid')
+            .whereRef('messages.body_id', '=', 'bodies.id')
+            .where('mailboxes.account_id', '=', accountId),
+        ),
+      )
       .execute();
-    const kept = new Set(rows.map(({ body_id }) => body_id));
+    const kept = new Set(rows.map(({ id }) => id));
     const gone = some.filter((id) => !kept.has(id));
     await enqueueSearch(
       tx,
