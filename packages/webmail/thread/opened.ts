@@ -15,7 +15,11 @@ interface Opened {
   readonly error: string | undefined;
 }
 
-const opened = shallowRef<Opened>();
+const found = shallowRef<Opened>();
+
+const opened = computed(
+  () => found.value && { ...found.value, messages: withoutDrafts(found.value.messages) },
+);
 
 export const reading = {
   opened,
@@ -68,18 +72,21 @@ async function read(
   const own = messages.filter(
     (message) => message.mailbox === mailbox || !APART.includes(specialUseOf(message.mailbox)),
   );
-  // Of mail that waits the copy in Sent is shown, and not the draft beside it.
-  const names = new Set(own.map(({ envelope }) => envelope.messageId));
-  const shown = own.filter((message) => {
+  if (own.length > 0) return own;
+  // A match of a search may be of a mailbox that the copy does not have yet.
+  const matches = list.source.value.messages.filter(({ threadId }) => threadId === open.id);
+  const mayCome = ['cached', 'syncing'].includes(account.live.state) || list.source.value.isLoading;
+  if (matches.length === 0 && !mayCome) throw new Error('it was moved or deleted');
+  return matches.toReversed();
+}
+
+/** Of mail that waits the copy in Sent is shown, and not the draft beside it: from the moment on at which it says so. */
+function withoutDrafts(messages: readonly MailMessage[]): readonly MailMessage[] {
+  const names = new Set(messages.map(({ envelope }) => envelope.messageId));
+  return messages.filter((message) => {
     const { messageId } = waitsAs(message) ?? message.envelope;
     return messageId === message.envelope.messageId || !names.has(messageId);
   });
-  if (shown.length > 0) return shown;
-  // A match of a search may be of a mailbox that the copy does not have yet.
-  const found = list.source.value.messages.filter(({ threadId }) => threadId === open.id);
-  const mayCome = ['cached', 'syncing'].includes(account.live.state) || list.source.value.isLoading;
-  if (found.length === 0 && !mayCome) throw new Error('it was moved or deleted');
-  return found.toReversed();
 }
 
 /** Follows what the page has open. */
@@ -88,27 +95,24 @@ export function followOpened(): void {
     () =>
       [current.value, route.value.open?.kind, route.value.open?.id, route.value.mailbox].join('\n'),
     () => {
-      opened.value = route.value.open && { messages: [], error: undefined };
+      found.value = route.value.open && { messages: [], error: undefined };
     },
     { immediate: true, flush: 'sync' },
   );
   watch(
-    () => {
-      const { state, waiting } = current.value?.live ?? {};
-      return [current.value, route.value, list.source.value, state, waiting] as const;
-    },
-    async ([account, now], _before, onCleanup) => {
-      if (!account || !now.open) return;
+    () => [current.value, route.value, list.source.value, current.value?.live.state] as const,
+    async ([account, asked], _before, onCleanup) => {
+      if (!account || !asked.open) return;
       // What was asked for last is shown, whichever answer comes first.
       let isOver = false;
       onCleanup(() => {
         isOver = true;
       });
-      const found = await read(account, now).then(
+      const now = await read(account, asked).then(
         (messages) => ({ messages, error: undefined }),
         (error: unknown) => ({ messages: [], error: reasonOf(error) }),
       );
-      if (!isOver) opened.value = found;
+      if (!isOver) found.value = now;
     },
     { immediate: true },
   );

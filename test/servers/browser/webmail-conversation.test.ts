@@ -1,7 +1,9 @@
 /** Conversations in the webmail: as one row, what of a long one is in view, and mail of them that waits. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type MailPages, PHONE, startMailPages, until } from './mail-pages.ts';
+import { setTimeout } from 'node:timers/promises';
+import type { Page } from 'playwright-core';
+import { inPage, type MailPages, PHONE, startMailPages, until } from './mail-pages.ts';
 import { goTo, isLive, openWebmail, rowOf } from './webmail-page.ts';
 
 let pages: MailPages;
@@ -121,7 +123,13 @@ test('a press in the middle of a row opens it, however short its subject is', as
 test('an answer that goes out tomorrow is one card, which is cancelled and edited there', async () => {
   const { id, address } = await pages.newAccount();
   await pages.send(address, 'Question', { messageId: '<question@sender.test>' });
-  const { page, assertQuiet } = await openWebmail(pages, address, { stay: true });
+  // What waits is told after the copy in Sent is there.
+  const routes = (tab: Page) =>
+    tab.route('**/mail/sends/read', async (route) => {
+      await setTimeout(1000);
+      await route.continue();
+    });
+  const { page, assertQuiet } = await openWebmail(pages, address, { stay: true, routes });
   await rowOf(page, 'Question').click();
   await page.locator('.message-body').getByText('Text of Question').waitFor();
   await page.keyboard.press('r');
@@ -129,6 +137,15 @@ test('an answer that goes out tomorrow is one card, which is cancelled and edite
   await form.getByLabel('Text', { exact: true }).fill('The answer');
   await form.getByText('Draft saved').waitFor();
   await page.getByText('change pending').waitFor({ state: 'detached' });
+  // Not for a moment is it told of the one card while the other is there.
+  await inPage(
+    page,
+    `new MutationObserver(() => {
+      const cards = [...document.querySelectorAll('.thread .message')];
+      if (cards.some((card) => card.textContent.includes('Goes out')) && cards.length > 2)
+        document.body.dataset.twice = cards.length;
+    }).observe(document.body, { subtree: true, childList: true, characterData: true })`,
+  );
   await form.getByRole('button', { name: 'Send later' }).click();
   await page.getByRole('menuitem', { name: /^Tomorrow morning/ }).click();
   const cards = page.locator('.thread .message');
@@ -140,6 +157,7 @@ test('an answer that goes out tomorrow is one card, which is cancelled and edite
     assert.equal(await page.getByRole('button', { name: 'Go on writing' }).count(), 0);
   };
   await isOneCard();
+  assert.equal(await page.locator('body').getAttribute('data-twice'), null);
   const wide = page.viewportSize();
   await page.setViewportSize({ width: 340, height: 700 });
   // When it goes out is not cut.
