@@ -77,6 +77,8 @@ const markUnseen = (known: readonly string[]) => `{
 
 /** Violations that are serious or critical, a line each. */
 export async function findViolations(page: Page, look: Look = 'all'): Promise<string[]> {
+  // What is loaded anew is pale until it is there.
+  await page.locator('[aria-busy="true"]').first().waitFor({ state: 'detached' });
   // Not as a script of the page, which its policy would refuse. It takes a second to read on a busy machine.
   if (await page.evaluate('typeof axe === "undefined"')) {
     await page.evaluate(axeSource);
