@@ -36,8 +36,10 @@ export async function writeStatus(
 ): Promise<string> {
   const { recents, mailstore } = services;
   const from = recents.from(mailbox);
-  const recent = items.includes('RECENT') ? await mailstore.imap.countFrom(mailbox, from) : 0;
-  const asksDeleted = items.some((item) => item.startsWith('DELETED'));
+  // Programs ask for it of every mailbox, and seldom something is recent.
+  const hasRecent = items.includes('RECENT') && from < mailbox.uidnext;
+  const recent = hasRecent ? await mailstore.imap.countFrom(mailbox, from) : 0;
+  const asksDeleted = items.some((item) => item.startsWith('DELETED')) && mailbox.messages > 0;
   const nothing = { messages: 0, octets: 0 };
   const deleted = asksDeleted ? await mailstore.imap.deleted(mailbox) : nothing;
   const values = items.map((item) => {
