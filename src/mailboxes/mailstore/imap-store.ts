@@ -223,9 +223,13 @@ export class ImapStore {
 
   /** All mailboxes of the account, the oldest first. */
   async list(user: MailUser): Promise<OpenMailbox[]> {
+    const { read } = this.#options.database;
     const { accountId } = user;
+    const all = await openMailbox.all.all(read, { accountId });
+    if (all.length > 0) return all;
+    // Makes those that every account has.
     await this.#options.mailboxes.find(user, 'INBOX');
-    return openMailbox.all.all(this.#options.database.read, { accountId });
+    return openMailbox.all.all(read, { accountId });
   }
 
   /** What the account uses, and may use; undefined where it has no quota. */
