@@ -60,6 +60,7 @@ export class StoredMailbox implements MailboxHandle {
   }
 
   watch(options: WatchOptions, tell: (view: MailboxView) => void): () => void {
+    if (typeof tell !== 'function') throw new TypeError('watch takes options and a function');
     this.#parts.open(this.name);
     return this.#parts.watch(
       (state, before) => listView(this.#parts.copy, this.name, options, state, before),

@@ -105,7 +105,7 @@ test('a file is a Blob, bytes or text', async () => {
   );
 });
 
-test('a UID that is text is refused: nothing would be done', async () => {
+test('a UID that is text, and a watch without a function, are refused: nothing would be done', async () => {
   const world = new World({ seed: 1, withLocks: true });
   world.account.deliver('INBOX', { subject: 'Hi' });
   const { client } = await world.open();
@@ -118,6 +118,8 @@ test('a UID that is text is refused: nothing would be done', async () => {
     () => inbox.delete(ids),
   ])
     await assert.rejects(change, { name: 'TypeError', message: 'UIDs are numbers: "1" is text' });
+  const tell = undefined as unknown as () => void;
+  assert.throws(() => inbox.watch({}, tell), TypeError);
 });
 
 test('the files of another message are named in a draft, not fetched and sent again', async () => {
