@@ -9,7 +9,11 @@ import { FakeServer } from '../../src/testing/testing.ts';
 // Its types are those of a browser.
 const inBrowsers: string = '../../src/stores/indexeddb.ts';
 
-test('a browser without IndexedDB has the copy in memory', async () => {
+test('a browser without IndexedDB has the copy in memory', async (t) => {
+  // Other tests of the process may have brought one.
+  const { indexedDB } = globalThis as { indexedDB?: unknown };
+  Object.assign(globalThis, { indexedDB: undefined });
+  t.after(() => Object.assign(globalThis, { indexedDB }));
   const { indexedDbStore } = (await import(inBrowsers)) as { indexedDbStore(): Store };
   const server = new FakeServer();
   const login = { address: 'ada@acme.test', password: 'secret' };
