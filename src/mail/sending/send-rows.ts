@@ -216,15 +216,13 @@ export async function freeKey(
 /** Each has its recipients. */
 const DELETED_AT_A_TIME = 50;
 
-/** Removes some sends of deleted accounts. @returns how many */
+/** Removes some sends of deleted accounts. @returns how many were found */
 export async function deleteSendsOf(tx: Queries, accountIds: readonly number[]): Promise<number> {
-  const some = tx
-    .selectFrom('sends')
-    .select('id')
-    .where('account_id', 'in', accountIds)
-    .limit(DELETED_AT_A_TIME);
-  const removal = tx.deleteFrom('sends').where('id', 'in', some);
-  return Number((await removal.executeTakeFirst()).numDeletedRows);
+  const found = tx.selectFrom('sends').select('id').where('account_id', 'in', accountIds);
+  const ids = (await found.limit(DELETED_AT_A_TIME).execute()).map(({ id }) => id);
+  // Another node may remove the same ones first: then there may be more.
+  if (ids.length > 0) await tx.deleteFrom('sends').where('id', 'in', ids).execute();
+  return ids.length;
 }
 
 const draftOf = new PreparedQuery(({ sendId }: { sendId: number }, queries) =>

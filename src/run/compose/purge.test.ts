@@ -11,10 +11,11 @@ import {
   type TestMailstore,
 } from '../../../test/support/mail.ts';
 import { openTenants } from '../../../test/support/tenants.ts';
+import { removeSuppressionsOf } from '../../mail/sending/sending.ts';
 import { Bodies, BodyFolder } from '../../mailboxes/bodies/bodies.ts';
 import { markShadowsOf, purgeShadows } from '../../mailboxes/mail-server/mail-server.ts';
 import { EmbeddedMailstore, type MailUser } from '../../mailboxes/mailstore/mailstore.ts';
-import type { Database, Schema } from '../../platform/database/database.ts';
+import type { Database, Queries, Schema } from '../../platform/database/database.ts';
 import { type PurgeOptions, purgeStep } from './purge.ts';
 
 /** Every table with rows of accounts and domains, children before their parents. */
@@ -257,6 +258,26 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     });
     const swept = await bodies.files.sweep(new AbortController().signal);
     assert.equal(swept, files.length - 2);
+  });
+
+  test('of two nodes that remove the same addresses at once, none takes the rest for removed', async () => {
+    const { database } = await openTestMailstore(engine);
+    const rows = Array.from({ length: ROWS_MAX + 1 }, (_, at) => ({
+      domain_id: 1,
+      address: `${at}@sender.test`,
+      detail: '550',
+      created_at: 0,
+    }));
+    await database.write((tx) => tx.insertInto('suppressions').values(rows).execute());
+    const remove = (tx: Queries) => removeSuppressionsOf(tx, 1);
+    const { second } = await database.write(async (tx) => {
+      await remove(tx);
+      const other = database.write(remove);
+      const waiting = sql`select 1 from pg_locks where not granted`;
+      while (engine === 'postgres' && (await waiting.execute(tx)).rows.length === 0);
+      return { second: other };
+    });
+    assert.notEqual(await second, 0);
   });
 
   test('a deleted mailbox disappears at once, and its name is free', async () => {
