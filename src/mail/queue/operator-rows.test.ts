@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Type } from 'typebox';
+import { twiceAtOnce } from '../../../test/support/at-once.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { until } from '../../../test/support/queue/fake-clock.ts';
 import {
@@ -13,6 +14,7 @@ import {
   refused,
   rowWhen,
 } from '../../../test/support/queue/open-queue.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import { findBodyOf, pruneDeliveries, readDepths, removeDeliveriesOf } from './operator-rows.ts';
 import { payloadFormat, type Queue } from './queue.ts';
 
@@ -245,7 +247,8 @@ onEachEngine('queue for operators', (engine) => {
     await bench.enqueue(queue, bench.delivery('a'), bench.delivery('b'));
     const { answer } = await receiver.nth(0);
     await receiver.nth(1);
-    assert.equal(await bench.remove((tx) => removeDeliveriesOf(tx, bench.domainId)), 2);
+    const remove = async (tx: Queries) => (await removeDeliveriesOf(tx, bench.domainId)).bodyIds;
+    assert.equal(await bench.remove(remove), 2);
     assert.deepEqual(await bench.database.read.selectFrom('deliveries').selectAll().execute(), []);
     assert.equal(await bench.bodies.find(bench.bodyId), undefined);
     answer(delivered);
@@ -271,12 +274,20 @@ onEachEngine('queue for operators', (engine) => {
         .orderBy('destination')
         .execute();
     const removeSome = () => bench.database.write((tx) => removeDeliveriesOf(tx, bench.domainId));
-    assert.equal((await removeSome()).length, 200);
+    assert.equal((await removeSome()).bodyIds.length, 200);
     const kept = { destination: 'kept', count: 1 };
     assert.deepEqual(await counted(), [{ destination: 'ended', count: 150 }, kept]);
-    assert.equal((await removeSome()).length, 150);
-    assert.equal((await removeSome()).length, 0);
+    assert.equal((await removeSome()).bodyIds.length, 150);
+    assert.deepEqual(await removeSome(), { found: 0, bodyIds: [] });
     assert.deepEqual(await counted(), [kept]);
+  });
+
+  test('of two nodes that remove the same deliveries at once, none takes the rest for removed', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.fill('a', 250);
+    const remove = (tx: Queries) => removeDeliveriesOf(tx, bench.domainId);
+    const { found } = await twiceAtOnce(bench.database, remove);
+    assert.notEqual(found, 0);
   });
 
   test('the number of open deliveries of each kind, and the age of the oldest', async () => {

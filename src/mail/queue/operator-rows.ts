@@ -227,22 +227,29 @@ export async function pruneDeliveries(tx: Queries, before: number): Promise<numb
   return rows.map(({ body_id }) => body_id);
 }
 
+/** Deliveries that are removed. */
+export interface RemovedDeliveries {
+  /** 0 where none is left: another node may have removed some of those that were found. */
+  readonly found: number;
+  /** The bodies that those named which were removed here. */
+  readonly bodyIds: number[];
+}
+
 /**
  * The same for the deliveries of a deleted domain, whatever their state, first those that still wait (the states are in
  * the order of their names).
- *
- * @returns the bodies they named; empty where no row is left
  */
-export async function removeDeliveriesOf(tx: Queries, domainId: number): Promise<number[]> {
-  const some = tx
-    .selectFrom('deliveries')
-    .select('id')
-    .where('domain_id', '=', domainId)
-    .orderBy('status', 'desc')
-    .limit(REMOVED_AT_A_TIME);
-  const removal = tx.deleteFrom('deliveries').where('id', 'in', some);
-  const rows = await removal.returning('body_id').execute();
-  return rows.map(({ body_id }) => body_id);
+export async function removeDeliveriesOf(
+  tx: Queries,
+  domainId: number,
+): Promise<RemovedDeliveries> {
+  const found = tx.selectFrom('deliveries').select('id').where('domain_id', '=', domainId);
+  const some = await found.orderBy('status', 'desc').limit(REMOVED_AT_A_TIME).execute();
+  if (some.length === 0) return { found: 0, bodyIds: [] };
+  const ids = some.map(({ id }) => id);
+  const removal = tx.deleteFrom('deliveries').where('id', 'in', ids).returning('body_id');
+  const removed = await removal.execute();
+  return { found: ids.length, bodyIds: removed.map(({ body_id }) => body_id) };
 }
 
 /** The deliveries of one kind in one state. */

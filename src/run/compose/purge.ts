@@ -58,7 +58,12 @@ export async function purgeStep(options: PurgeOptions): Promise<boolean> {
 async function purgeDomain(options: PurgeOptions, id: number): Promise<void> {
   const { database, accounts } = options;
   // Waiting deliveries must not be sent any more, so they are removed first.
-  const deliveries = await removeDeliveries(options, (tx) => removeDeliveriesOf(tx, id));
+  let deliveries = 0;
+  await removeDeliveries(options, async (tx) => {
+    const { found, bodyIds } = await removeDeliveriesOf(tx, id);
+    deliveries = found;
+    return bodyIds;
+  });
   const hadAccounts = await accounts.removeSomeOf(id);
   const suppressed = await database.write((tx) => removeSuppressionsOf(tx, id));
   if (deliveries + suppressed === 0 && !hadAccounts) await endDomainDeletion(database, id);
