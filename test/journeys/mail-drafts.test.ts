@@ -4,6 +4,7 @@ import { before, test } from 'node:test';
 import { onEachEngine } from '../support/databases.ts';
 import {
   type Answer,
+  nodeCount,
   startTestService,
   type TestAccount,
   type TestService,
@@ -189,7 +190,8 @@ onEachEngine('saving drafts', (engine) => {
         return { ...(await saved(ann, { text: 'a', attachments: [some] })), part: '2' };
       }),
     );
-    const large = Array.from({ length: 10 }, () => save(ann, { attachments: [file] }));
+    // Each node counts its own.
+    const large = Array.from({ length: 10 * nodeCount }, () => save(ann, { attachments: [file] }));
     const summed = save(ann, { attachments: [half, ...others] });
     const small = save(ann, { attachments: [half] });
     const sent = call(ann, '/mail/send', { to: [{ address: ann.address }], attachments: [file] });
