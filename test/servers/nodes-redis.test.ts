@@ -585,9 +585,9 @@ test('a login that Redis refuses since its restart is told once, and no refusal 
   // It tries for some seconds more.
   await pause(2_000);
   assert.deepEqual(said, [
-    'the connection to Redis is lost',
+    'there is no connection to Redis',
     'the connection to Redis is back',
-    'the connection to Redis is lost',
+    'there is no connection to Redis',
     'Redis refuses the login of this node',
   ]);
 });

@@ -238,7 +238,7 @@ export class Redis {
       (err) =>
         this.#log.warn(
           { err, host, port },
-          'the connection to Redis is lost: this node applies limits on its own, and reads the changes of other nodes once a minute',
+          'there is no connection to Redis: this node applies limits on its own, and reads the changes of other nodes once a minute',
         ),
       (awaySeconds) =>
         this.#log.info(
