@@ -14,6 +14,7 @@ import {
 import {
   type Composition,
   checkComposition,
+  checkDraft,
   composeMessage,
   recipientsOf,
 } from './compose-message.ts';
@@ -276,4 +277,24 @@ test('property: text that passes the check adds no field to the header', async (
     }),
     { numRuns: 300 },
   );
+});
+
+test('a draft may be unfinished, but the composer never gets a header of many megabytes', () => {
+  const draft = (given: Partial<Composition>) => checkDraft({ ...base, ...given });
+  const long = 'x'.repeat(128 * 1024);
+  draft({ to: [{ address: 'bob' }, { name: long.slice(0, 100_000), address: '' }] });
+  const people = [{ address: 'bob@far.test' }, { name: long, address: 'eve@far.test' }];
+  for (const given of [
+    { subject: long },
+    { from: { name: long, address: base.from.address } },
+    { to: people },
+    { cc: people },
+    { bcc: people },
+    { replyTo: [{ address: long }] },
+  ]) {
+    assert.throws(
+      () => draft(given),
+      (error) => error instanceof Refusal && error.code === 'message_too_large',
+    );
+  }
 });

@@ -4,7 +4,7 @@
  */
 import type { Readable } from 'node:stream';
 import { encodeWord } from 'nodemailer/lib/mime-funcs';
-import { invalidField } from '../../platform/errors/errors.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { decodeWords, hasHidden, parseAddress } from '../../protocols/message/message.ts';
 import { isWritablePath } from '../../protocols/smtp-client/smtp-client.ts';
 
@@ -55,6 +55,11 @@ const SUBJECT_MAX = 4_000;
 /** RFC 2047 section 2: an encoded word has at most 75 characters, and a line with one at most 76. */
 const ENCODED_MAX = 52;
 const HEADER_MAX = 4_000;
+/**
+ * The most characters of the subject, the names and the addresses together, which need not be right in a draft: the composer
+ * folds and encodes a field in one go, and would hold everybody for seconds with one of many megabytes.
+ */
+const HEADER_TEXT_MAX = 128 * 1024;
 /** A line is folded only at white space, and has at most 998 octets (RFC 5322 section 2.1.1), a field name included. */
 const UNFOLDABLE = /\S{900}/;
 const HEADERS_MAX = 50;
@@ -123,7 +128,9 @@ export function checkComposition(composition: Composition): void {
 }
 
 /** Checks what a draft has to be right in: readers of a message that nobody got are the app's own. @throws as above */
-export function checkDraft({ headers, attachments }: Composition): void {
+export function checkDraft(composition: Composition): void {
+  checkHeaderText(composition);
+  const { headers, attachments } = composition;
   checkHeaders(headers);
   for (const [index, attachment] of attachments.entries())
     checkAttachment(`attachments.${index}`, attachment);
@@ -157,6 +164,15 @@ function checkCorrespondent(field: string, { name, address }: Correspondent): vo
 function checkLine(field: string, text: string, most: number): void {
   if (text.length > most) throw invalidField(field, `must have at most ${most} characters`);
   if (CONTROL.test(text)) throw invalidField(field, 'must be one line without control characters');
+}
+
+function checkHeaderText({ from, to, cc, bcc, replyTo, subject }: Composition): void {
+  let length = subject.length;
+  for (const { name = '', address } of [from, ...to, ...cc, ...bcc, ...replyTo])
+    length += name.length + address.length;
+  if (length <= HEADER_TEXT_MAX) return;
+  const detail = `its subject, names and addresses have more than ${HEADER_TEXT_MAX} characters`;
+  throw new Refusal('message_too_large', detail);
 }
 
 function checkHeaders(headers: Readonly<Record<string, string>>): void {
