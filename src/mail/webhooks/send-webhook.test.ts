@@ -451,6 +451,15 @@ suite('where connections go', () => {
     assert.equal(receiver.connections(), 0);
   });
 
+  test('a name that changes after its check: the connection goes to the checked address', async () => {
+    const receiver = await answerWith(200);
+    const answers = [['127.0.0.1'], ['10.0.0.1']];
+    const sender = open({ resolve: async () => answers.shift() ?? [] });
+    const request = { url: `http://rebinding.test:${receiver.port}/`, id: ID, body: BODY };
+    assert.deepEqual(await sender.attempt(request), { result: 'delivered' });
+    assert.equal(answers.length, 1, 'one lookup for one connection');
+  });
+
   const literals: [string, string, string][] = [
     ['http://127.0.0.1', 'loopback', '127.0.0.1'],
     ['http://2130706433', 'loopback', '127.0.0.1'],
