@@ -16,15 +16,14 @@ export { type MailToken, SessionEnded, type TokenSource } from './mail/server.ts
 export type {
   Change,
   Decide,
+  Durability,
   Key,
   Lock,
   RangeQuery,
   Row,
   Store,
   TableName,
-  TransactOptions,
 } from './mail/store.ts';
-export { StaleEpochError } from './mail/store.ts';
 
 /** Whose mailboxes are opened, and where their copy is kept. */
 export interface MailOptions {

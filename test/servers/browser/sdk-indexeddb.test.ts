@@ -72,7 +72,7 @@ const STORE = `
   const lost = [];
   const store = sdk.indexedDbStore({ name: NAME });
   store.onLost = (reason) => lost.push(reason.name + ': ' + reason.message);
-  const put = (blob, size = 1) => store.transact({ account: 'a', durability: 'strict' },
+  const put = (blob, size = 1) => store.update('accounts', ['a'], () =>
     [{ put: 'blobs', row: { account: 'a', blob, bytes: new Uint8Array(size) } }]);
   const count = async () => (await store.range({ table: 'blobs', prefix: ['a'] })).length;
   const told = (work) => work.then(() => 'done', (error) => error.name + ': ' + error.message);

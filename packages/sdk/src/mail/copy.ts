@@ -17,7 +17,12 @@ import {
   put,
   renamed,
 } from './rows.ts';
-import type { Change, Key, Row, Store } from './store.ts';
+import type { Change, Durability, Key, Row, Store } from './store.ts';
+
+/** Nothing was written: another tab leads now. */
+export class StaleEpochError extends Error {
+  override readonly name = 'StaleEpochError';
+}
 
 /** An operation that has no place in the order yet. */
 export type NewOperation = Omit<OperationRow, 'account' | 'seq' | 'id' | 'group' | 'state'>;
@@ -42,8 +47,6 @@ export class Copy {
   sharedUpTo = 0;
   /** As it was read last; undefined where the account signed out. */
   row: AccountRow | undefined;
-  /** Of the leader's writes, as it counts them, how many it has. */
-  revision = 0;
   #overlay: Promise<Overlay> | undefined;
   #writing: Promise<unknown> = Promise.resolve();
   /** Files that this tab put into the store, as long as a change needs them: a store that is lost gives none back. */
@@ -104,18 +107,16 @@ export class Copy {
   /**
    * Reads what other tabs wrote, between two writes of this one. Most looks find the account's row as it was: then nothing
    * else is read.
-   *
-   * @param isUntold whether somebody may have written what the account's row does not tell yet
    */
-  reload(isUntold?: boolean): Promise<void> {
-    return this.#inTurn(() => this.#read(isUntold));
+  reload(): Promise<void> {
+    return this.#inTurn(() => this.#read());
   }
 
-  async #read(isUntold?: boolean): Promise<void> {
+  async #read(): Promise<void> {
     const prefix = [this.account];
     const found = (await this.store.get('accounts', prefix)) as AccountRow | undefined;
     const row = found?.signedOut ? undefined : found;
-    if (!isUntold && this.#isKnown(row)) {
+    if (isSame(row, this.row)) {
       this.row = row;
       return;
     }
@@ -124,12 +125,6 @@ export class Copy {
       this.store.range({ table: 'mailboxes', prefix }),
       this.store.range({ table: 'operations', prefix }),
     ]);
-    const before = JSON.stringify([this.mailboxes, this.operations]);
-    // Nothing is known anew, and nobody is told.
-    if (isUntold && JSON.stringify([mailboxes, operations]) === before) return;
-    // Each leader counts from where the one before told the others to be, whatever that one wrote after.
-    const own = row?.epoch === this.row?.epoch ? this.revision : 0;
-    this.revision = Math.max(own, row?.revision ?? 0);
     // Not before all is read: what could not be read is not known.
     this.row = row;
     this.mailboxes = mailboxes as MailboxRow[];
@@ -137,16 +132,6 @@ export class Copy {
     const added = row ? this.operations.slice(length) : [];
     this.operations = operations as OperationRow[];
     this.#keep(added);
-  }
-
-  /**
-   * Whether the copy has all that was written before the account's row was. The one who leads has what it wrote itself. Where
-   * nothing is counted, as by a tab whose program is older, nobody knows.
-   */
-  #isKnown(now: AccountRow | undefined): boolean {
-    const of = (row: AccountRow | undefined) => [row?.epoch, row?.seq, row?.asked].join();
-    const { revision } = now ?? {};
-    return of(now) === of(this.row) && revision !== undefined && revision <= this.revision;
   }
 
   /** Mailboxes that somebody wants to be read now. */
@@ -176,8 +161,9 @@ export class Copy {
   }
 
   /**
-   * Reads rows, with the changes over them as they were at one time: again, where something was written meanwhile, by another
-   * tab as well. Without changes of the user nothing can be seen twice, and a first sync delays nobody.
+   * Reads rows, with the changes over them as they were at one time: again, where something was written meanwhile. A write of
+   * this tab is seen in the store before it is known here, as one of another tab is. Without changes of the user nothing can be
+   * seen twice, and a first sync delays nobody.
    */
   async consistent<T>(read: (overlay: Overlay) => T | Promise<T>): Promise<T> {
     for (let left = 5; ; left--) {
@@ -186,7 +172,7 @@ export class Copy {
       const overlay = this.#overlay;
       const found = await read(await overlay);
       if (!isChanging || left === 0) return found;
-      await this.reload(true);
+      await this.reload();
       if (overlay === this.#overlay) return found;
     }
   }
@@ -276,8 +262,8 @@ export class Copy {
   ): Promise<OperationRow[]> {
     const group = makeId();
     let added: OperationRow[] = [];
-    let next: AccountRow | undefined;
-    let isKnown = false;
+    let next = 0;
+    let isNext = false;
     await this.store.update('accounts', [this.account], (row) => {
       const account = row as AccountRow | undefined;
       if (!account || account.signedOut) throw new Error('signed out');
@@ -286,13 +272,14 @@ export class Copy {
         const seq = account.seq + index;
         return { ...operation, account: this.account, seq, id, group, state: 'queued' };
       });
-      isKnown = this.#isKnown(account);
-      next = { ...account, seq: account.seq + added.length };
-      return [put('accounts', next), ...added.map((one) => put('operations', one)), ...files];
+      isNext = account.seq === this.row?.seq;
+      next = account.seq + added.length;
+      const rows = added.map((one) => put('operations', one));
+      return [put('accounts', { ...account, seq: next }), ...rows, ...files];
     });
     for (const file of files) if ('put' in file) this.#files.set(String(file.row.blob), file);
     this.#keep(added);
-    if (isKnown) this.row = next;
+    if (isNext && this.row) this.row = { ...this.row, seq: next };
     // Another tab stored changes, and perhaps died before it told: they go before these. Whether they can be read now or not,
     // these are stored: whoever was told otherwise would send a mail again.
     else await this.reload().catch(() => undefined);
@@ -306,14 +293,20 @@ export class Copy {
    */
   write(
     epoch: number,
-    durability: 'relaxed' | 'strict',
+    durability: Durability,
     decide: () => readonly Change[] | Promise<readonly Change[]>,
   ): Promise<void> {
     return this.#inTurn(async () => {
       const changes = await decide();
       if (changes.length === 0) return;
-      await this.store.transact({ account: this.account, epoch, durability }, changes);
-      this.revision++;
+      let revision = 0;
+      const counted = (row: Row | undefined) => {
+        if (row?.epoch !== epoch) throw new StaleEpochError(`not ${epoch}`);
+        revision = 1 + Number(row.revision ?? 0);
+        return [put('accounts', { ...(row as AccountRow), revision }), ...changes];
+      };
+      await this.store.update('accounts', [this.account], counted, durability);
+      if (this.row) this.row = { ...this.row, revision };
       this.#take(changes);
     });
   }
@@ -347,4 +340,11 @@ export class Copy {
     this.operations = [...this.operations, ...added.filter(({ seq }) => !known.has(seq))];
     this.touch();
   }
+}
+
+/** Whether nothing was written that the copy has to read: changes of the user, writes of the leader, or who leads. */
+function isSame(now: AccountRow | undefined, known: AccountRow | undefined): boolean {
+  const of = (row: AccountRow | undefined) =>
+    [row?.epoch, row?.seq, row?.revision, row?.asked].join();
+  return of(now) === of(known);
 }

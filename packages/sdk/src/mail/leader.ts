@@ -5,13 +5,13 @@
 import type { HelloEvent } from '../api-types.ts';
 import { Attempts } from './attempts.ts';
 import type { MailState } from './client.ts';
+import { StaleEpochError } from './copy.ts';
 import { Due, type DueOptions } from './due.ts';
 import { type Place, placesOf } from './fold.ts';
 import { ACCOUNT_ENDED, Live, type LiveEvent, type TellTraffic, TOKEN_ENDED } from './live.ts';
 import { laneOf, nextBatches } from './outbox.ts';
 import { homeOf, Pusher } from './pusher.ts';
 import { reconcile } from './reconcile.ts';
-import { StaleEpochError } from './store.ts';
 import { sweep } from './sweep.ts';
 import { type Lead, Syncer } from './syncer.ts';
 

@@ -85,12 +85,7 @@ export class StoredMailClient implements MailClient, ClientParts {
       // Those of a store that is lost may end when this tab leads by others.
       deposed: () => tabs === this.#tabs && this.#stopLeading(),
       hear: (message) => this.#hear(message),
-      state: () => ({
-        state: this.state,
-        stateReason: this.#stateReason,
-        // Before it has read what there is it counts by an earlier leader.
-        ...(this.#leader && { revision: this.copy.revision }),
-      }),
+      state: () => ({ state: this.state, stateReason: this.#stateReason }),
       beat: () => {
         this.#tellLost();
         this.#reload();

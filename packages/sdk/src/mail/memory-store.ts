@@ -1,15 +1,14 @@
 /** The copy in memory: it ends with the program. Also what a file keeps in memory, and what tests begin with. */
 import {
   type Change,
-  checkEpoch,
   type Decide,
+  type Durability,
   type Key,
   type RangeQuery,
   type Row,
   type Store,
   TABLES,
   type TableName,
-  type TransactOptions,
 } from './store.ts';
 
 /** A copy that ends with the program. Several clients may share one, as tabs share a database. */
@@ -39,19 +38,19 @@ export class MemoryStore implements Store {
     return this.look(query);
   }
 
-  async transact(options: TransactOptions, changes: readonly Change[]): Promise<void> {
-    checkEpoch(this.find('accounts', [options.account]), options);
-    this.commit(changes, options.durability);
-  }
-
-  async update(table: TableName, key: Key, decide: Decide): Promise<void> {
-    this.commit(decide(this.find(table, key)), 'strict');
+  async update(
+    table: TableName,
+    key: Key,
+    decide: Decide,
+    durability: Durability = 'strict',
+  ): Promise<void> {
+    this.commit(decide(this.find(table, key)), durability);
   }
 
   async close(): Promise<void> {}
 
   /** A store that also keeps the changes elsewhere does that here. */
-  protected commit(changes: readonly Change[], _durability: TransactOptions['durability']): void {
+  protected commit(changes: readonly Change[], _durability: Durability): void {
     this.apply(changes);
   }
 

@@ -24,7 +24,7 @@ export type AccountRow = {
   /** What the leader said of itself with its last sign of life. */
   readonly state?: string | undefined;
   readonly stateReason?: string | undefined;
-  /** How many writes the leader had counted at its last sign of life; it goes on from what it found here. */
+  /** Counts the writes of leaders, each of which counts itself: who knows it, has read all that they wrote. */
   readonly revision?: number | undefined;
   /** Mailboxes that another tab wants to be read. */
   readonly asked?: readonly string[] | undefined;

@@ -52,16 +52,8 @@ export type Change =
 /** What is written, by the row that was read. */
 export type Decide = (row: Row | undefined) => readonly Change[];
 
-/** The transaction was not carried out: another tab took over. */
-export class StaleEpochError extends Error {
-  override readonly name = 'StaleEpochError';
-}
-
-/** @throws StaleEpochError where the account's row has another epoch than a transaction wants */
-export function checkEpoch(account: Row | undefined, { epoch }: TransactOptions): void {
-  if (epoch === undefined || account?.epoch === epoch) return;
-  throw new StaleEpochError(`not ${epoch}`);
-}
+/** `relaxed` for pages of a sync, which can be asked again; `strict` for what the user did. */
+export type Durability = 'relaxed' | 'strict';
 
 /** Waits for a lock, and holds it. @param signal ends the waiting, by a rejection */
 export type Lock = (name: string, signal: AbortSignal, held: () => Promise<void>) => Promise<void>;
@@ -71,14 +63,10 @@ export interface Store {
   get(table: TableName, key: Key): Promise<Row | undefined>;
   range(query: RangeQuery): Promise<Row[]>;
   /**
-   * Carries out all changes or none; fulfilled once they are durable as `durability` asks. With `epoch`, the row
-   * `accounts[account].epoch` must still be it, compared within the transaction.
-   *
-   * @throws StaleEpochError
+   * Reads one row and writes what `decide` makes of it, with nothing in between: all changes or none, and none where it
+   * throws. Fulfilled once they are durable as `durability` asks; `strict` when left out.
    */
-  transact(options: TransactOptions, changes: readonly Change[]): Promise<void>;
-  /** Reads one row and writes what `decide` makes of it, with nothing in between; for sequences and the epoch. */
-  update(table: TableName, key: Key, decide: Decide): Promise<void>;
+  update(table: TableName, key: Key, decide: Decide, durability?: Durability): Promise<void>;
   /**
    * Holds the lock of a name until `held` is settled. One at a time has it of all who have the copy open, and whoever dies
    * loses it. A store may do without: then it takes 15 seconds until another tab leads.
@@ -87,12 +75,4 @@ export interface Store {
   close(): Promise<void>;
   /** Called when the store was lost (closed by the browser, over quota, a newer version). */
   onLost?: (reason: Error) => void;
-}
-
-/** What has to hold for a transaction. */
-export interface TransactOptions {
-  readonly account: string;
-  readonly epoch?: number;
-  /** `relaxed` for pages of a sync, which can be asked again; `strict` for what the user did. */
-  readonly durability: 'relaxed' | 'strict';
 }

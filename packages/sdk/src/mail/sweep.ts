@@ -40,17 +40,16 @@ async function removals(
  * off goes on where the account is opened again.
  */
 export async function sweepSignedOut(store: Store, account: string): Promise<void> {
-  const transact = (changes: readonly Change[]) =>
-    store.transact({ account, durability: 'strict' }, changes);
+  const remove = (changes: readonly Change[]) => store.update('accounts', [account], () => changes);
   const row = await store.get('accounts', [account]);
   if (!row?.signedOut) return;
   const mailboxes = (await store.range({ table: 'mailboxes', prefix: [account] })) as MailboxRow[];
   for (const { box } of mailboxes) {
     const next = () => removals(store, { prefix: [box] });
-    for (let old = await next(); old.length > 0; old = await next()) await transact(old);
+    for (let old = await next(); old.length > 0; old = await next()) await remove(old);
   }
   for (const table of ['blobs', 'operations', 'mailboxes', 'accounts'] as const) {
     const rows = await store.range({ table, prefix: [account] });
-    await transact(rows.map((row) => removal(table, row)));
+    await remove(rows.map((row) => removal(table, row)));
   }
 }

@@ -28,7 +28,7 @@ export interface TabsOptions {
   readonly deposed: () => void;
   readonly hear: (message: TabMessage) => void;
   /** Of this tab, where it leads. */
-  readonly state: () => Pick<AccountRow, 'state' | 'stateReason' | 'revision'>;
+  readonly state: () => Pick<AccountRow, 'state' | 'stateReason'>;
   /** Time passed: the store may have changed without a message. */
   readonly beat: () => void;
   /** The computer slept. */

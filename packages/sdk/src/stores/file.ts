@@ -24,11 +24,11 @@ import { crc32 } from 'node:zlib';
 import { MemoryStore } from '../mail/memory-store.ts';
 import {
   type Change,
+  type Durability,
   type Key,
   type Store,
   TABLES,
   type TableName,
-  type TransactOptions,
 } from '../mail/store.ts';
 import { LockFile } from './lock-file.ts';
 import { readRow, writeRow } from './row-text.ts';
@@ -105,17 +105,14 @@ class FileStore extends MemoryStore implements Store {
   }
 
   /** The file first: memory never has what a crash could take back, where it is strict. */
-  protected override commit(
-    changes: readonly Change[],
-    durability: TransactOptions['durability'],
-  ): void {
+  protected override commit(changes: readonly Change[], durability: Durability): void {
     if (changes.length === 0) return;
     this.#append(changes.map(writeChange), durability);
     this.apply(changes);
     if (this.#size > 2 * Math.max(this.#compacted, SMALLEST)) this.#compact();
   }
 
-  #append(content: unknown, durability: TransactOptions['durability']): void {
+  #append(content: unknown, durability: Durability): void {
     if (this.#lost) throw this.#lost;
     try {
       const octets = writeLine(this.#synced, content);

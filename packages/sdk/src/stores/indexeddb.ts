@@ -6,8 +6,8 @@
  */
 import {
   type Change,
-  checkEpoch,
   type Decide,
+  type Durability,
   type Key,
   type Lock,
   type RangeQuery,
@@ -15,7 +15,6 @@ import {
   type Store,
   TABLES,
   type TableName,
-  type TransactOptions,
 } from '../mail/store.ts';
 
 /** Where in the browser the copy is. */
@@ -33,8 +32,6 @@ const BLOCKED_MS = 5000;
 export function indexedDbStore({ name = 'postroom' }: IndexedDbOptions = {}): Store {
   return new IndexedDbStore(name);
 }
-
-type Durability = TransactOptions['durability'];
 
 /** Transactions that are not committed yet. */
 const running = new Set<IDBTransaction>();
@@ -98,29 +95,14 @@ class IndexedDbStore implements Store {
     });
   }
 
-  transact(options: TransactOptions, changes: readonly Change[]): Promise<void> {
-    const { account, durability } = options;
-    const tables = new Set<TableName>(changes.map(tableOf));
-    if (options.epoch === undefined && tables.size === 0) return Promise.resolve();
-    tables.add('accounts');
-    return this.#change([...tables], durability, ['accounts', [account]], (row) => {
-      checkEpoch(row, options);
-      return changes;
-    });
-  }
-
-  update(table: TableName, key: Key, decide: Decide): Promise<void> {
-    // Which tables it changes is known only once the row is read.
-    return this.#change(Object.keys(TABLES) as TableName[], 'strict', [table, key], decide);
-  }
-
-  /** Reads a row, and writes what is decided by it in the same transaction. */
-  #change(
-    tables: readonly TableName[],
-    durability: Durability,
-    [table, key]: readonly [TableName, Key],
+  update(
+    table: TableName,
+    key: Key,
     decide: Decide,
+    durability: Durability = 'strict',
   ): Promise<void> {
+    // Which tables it changes is known only once the row is read.
+    const tables = Object.keys(TABLES) as TableName[];
     return this.#run(tables, 'readwrite', durability, (transaction, fail) => {
       const request = transaction.objectStore(table).get([...key]);
       request.onsuccess = () => {

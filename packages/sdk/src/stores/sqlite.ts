@@ -3,8 +3,8 @@
  * `@postroom/sdk/sqlite`: the copy in one SQLite file, by `node:sqlite`. Several processes may have it open.
  *
  * Each table has a column for each member that it is found by, without a type, so that they compare as in IndexedDB
- * (numbers before texts), and the row as JSON. A transaction takes the write lock before it reads: the epoch that it
- * compares cannot change until its commit. With WAL, a process that dies leaves whole transactions alone.
+ * (numbers before texts), and the row as JSON. A transaction takes the write lock before it reads: the row that it
+ * decides by cannot change until its commit. With WAL, a process that dies leaves whole transactions alone.
  */
 import { closeSync, existsSync, openSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -12,15 +12,14 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import {
   type Change,
-  checkEpoch,
   type Decide,
+  type Durability,
   type Key,
   type RangeQuery,
   type Row,
   type Store,
   TABLES,
   type TableName,
-  type TransactOptions,
 } from '../mail/store.ts';
 import { readRow, writeRow } from './row-text.ts';
 
@@ -74,15 +73,13 @@ class SqliteStore implements Store {
       .map(({ row }) => readRow(query.table, String(row)));
   }
 
-  async transact(options: TransactOptions, changes: readonly Change[]): Promise<void> {
-    this.#write(options.durability, () => {
-      checkEpoch(this.#get('accounts', [options.account]), options);
-      this.#apply(changes);
-    });
-  }
-
-  async update(table: TableName, key: Key, decide: Decide): Promise<void> {
-    this.#write('strict', () => this.#apply(decide(this.#get(table, key))));
+  async update(
+    table: TableName,
+    key: Key,
+    decide: Decide,
+    durability: Durability = 'strict',
+  ): Promise<void> {
+    this.#write(durability, () => this.#apply(decide(this.#get(table, key))));
   }
 
   /** An empty database beside this one, which is locked: SQLite's locks are of all processes, and end with theirs. */
@@ -113,7 +110,7 @@ class SqliteStore implements Store {
     return found && readRow(table, String(found.row));
   }
 
-  #write(durability: TransactOptions['durability'], work: () => void): void {
+  #write(durability: Durability, work: () => void): void {
     const database = this.#database;
     // In WAL mode, `normal` leaves out the fsync of a commit: after a power cut the last ones may be missing.
     database.exec(`pragma synchronous = ${durability === 'strict' ? 'full' : 'normal'}`);

@@ -343,7 +343,7 @@ test('a lease of before the clock was set back holds no other tab off', async ()
   world.kill(first);
   const [account] = await world.store.range({ table: 'accounts', prefix: [] });
   const leaseUntil = world.server.clock.now() + 86_400_000;
-  await world.store.transact({ account: String(account?.account), durability: 'strict' }, [
+  await world.store.update('accounts', [String(account?.account)], () => [
     { put: 'accounts', row: { ...account, leaseUntil } },
   ]);
   const { client } = await world.open();

@@ -75,7 +75,6 @@ test('a store that is full from the beginning is no reason to show no mail', asy
     get: get.bind(empty),
     range: range.bind(empty),
     close: close.bind(empty),
-    transact: full,
     update: full,
   };
   const { clock } = server;

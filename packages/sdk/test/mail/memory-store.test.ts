@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { compareKeys, memoryStore } from '../../src/mail/memory-store.ts';
-import { StaleEpochError, type Store } from '../../src/mail/store.ts';
+import type { Store } from '../../src/mail/store.ts';
 import { openMail } from '../../src/mail.ts';
 import { FakeServer } from '../../src/testing/testing.ts';
 
@@ -54,21 +54,6 @@ test('a range ends where its prefix ends, and moved rows change their place', as
   assert.deepEqual(await uids({ reverse: true, before: [30, 3] }), [1]);
   assert.deepEqual(await uids({ after: [30, 1] }), [3, 2]);
   assert.deepEqual(await uids({ prefix: [1], before: [0] }), []);
-  await store.transact({ account: 'a', durability: 'relaxed' }, [
-    { remove: 'messages', key: [1, 0, 3] },
-  ]);
+  await store.update('accounts', ['a'], () => [{ remove: 'messages', key: [1, 0, 3] }]);
   assert.deepEqual(await uids({}), [1, 2]);
-});
-
-test('a transaction of an epoch that is over changes nothing', async () => {
-  const store = memoryStore();
-  store.apply([{ put: 'accounts', row: { account: 'a', epoch: 2 } }]);
-  const change = { put: 'blobs', row: { account: 'a', blob: 1 } } as const;
-  await assert.rejects(
-    store.transact({ account: 'a', epoch: 1, durability: 'strict' }, [change]),
-    StaleEpochError,
-  );
-  assert.equal(await store.get('blobs', ['a', 1]), undefined);
-  await store.transact({ account: 'a', epoch: 2, durability: 'strict' }, [change]);
-  assert.ok(await store.get('blobs', ['a', 1]));
 });

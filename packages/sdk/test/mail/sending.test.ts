@@ -404,9 +404,9 @@ test('what became of many mails is asked for in one request, newest first', asyn
 
 test('a draft that waits for a network is sent, also where the app keeps its place as a proxy, as Vue does', async () => {
   const store = memoryStore();
-  const transact = store.transact.bind(store);
+  const update = store.update.bind(store);
   // IndexedDB takes no proxy either.
-  store.transact = (options, changes) => transact(options, structuredClone(changes));
+  store.update = (table, key, decide) => update(table, key, (row) => structuredClone(decide(row)));
   const world = new World({ seed: 1, withLocks: true, store });
   const { client } = await world.open();
   await world.pass(5000);

@@ -1,7 +1,14 @@
 /** Tabs of one account, on one store and one fake server, in virtual time: each can be cut off, frozen or killed. */
 import type { MailClient } from '../../src/mail/client.ts';
 import type { Channel, Platform, Socket } from '../../src/mail/platform.ts';
-import { type Change, type MailToken, memoryStore, openMail, type Store } from '../../src/mail.ts';
+import {
+  type Change,
+  type MailToken,
+  memoryStore,
+  openMail,
+  type Row,
+  type Store,
+} from '../../src/mail.ts';
 import { FakeServer, VirtualClock } from '../../src/testing/testing.ts';
 import { Invariants } from './invariants.ts';
 
@@ -139,6 +146,8 @@ export class World {
   readonly #options: WorldOptions;
   /** Until when the server asked each tab to wait, by itself or by another one. */
   readonly #pauses = new Map<Tab, number>();
+  /** By epoch: who took it. */
+  readonly #leaders = new Map<unknown, Tab>();
   /** What went under each key. */
   readonly #keys = new Map<string, string>();
   #state: number;
@@ -349,15 +358,21 @@ export class World {
     return {
       get: (table, key) => count(store.get(table, key)),
       range: (query) => count(store.range(query)),
-      transact: (options, changes) => count(store.transact(options, changes)),
-      update: (table, key, decide) => count(store.update(table, key, decide)),
+      update: (...asked) => count(store.update(...asked)),
       close: () => store.close(),
     };
   }
 
-  /** Other processes see it with their next beat. */
-  #note(changes: readonly Change[]): readonly Change[] {
-    const isShown = changes.some((one) => !('put' in one && one.put === 'accounts'));
+  /** Other processes see it with their next beat. Only the tab that took the epoch of now writes as the leader. */
+  #note(tab: Tab, before: Row | undefined, changes: readonly Change[]): readonly Change[] {
+    const isOfAccount = (one: Change) => 'put' in one && one.put === 'accounts';
+    const isShown = changes.some((one) => !isOfAccount(one));
+    for (const one of changes.filter(isOfAccount)) {
+      const { epoch, revision, signedOut } = 'put' in one ? one.row : {};
+      if (epoch !== before?.epoch && !signedOut) this.#leaders.set(epoch, tab);
+      else if (revision !== before?.revision && this.#leaders.get(epoch) !== tab)
+        this.faults.push('a write of an earlier leader');
+    }
     if (this.#options.areProcesses && isShown) this.lagsUntil = this.server.clock.now() + 6000;
     return changes;
   }
@@ -387,22 +402,13 @@ export class World {
       this.faults.push(...(await this.invariants.check()));
       return tab.isDead ? never<void>() : undefined;
     };
-    // Asked for together: no other write is between them.
-    const transact: Store['transact'] = async (options, changes) => {
-      this.#note(changes);
-      const leader = store.get('accounts', [options.account]);
-      const written = store.transact(options, changes);
-      const { epoch } = { ...(await leader) };
-      await written;
-      if (options.epoch !== undefined && options.epoch !== epoch)
-        this.faults.push('a write of an earlier leader');
-    };
     return {
       get: (table, key) => read(() => store.get(table, key)),
       range: (query) => read(() => store.range(query)),
-      transact: (options, changes) => write(() => transact(options, changes)),
-      update: (table, key, decide) =>
-        write(() => store.update(table, key, (row) => this.#note(decide(row)))),
+      update: (table, key, decide, durability) =>
+        write(() =>
+          store.update(table, key, (row) => this.#note(tab, row, decide(row)), durability),
+        ),
       lock: this.#options.withLocks
         ? (_, signal, held) => this.#locks.request(tab, signal, held)
         : undefined,

@@ -3,13 +3,7 @@
  * store in memory, over random changes.
  */
 import { memoryStore } from '../../src/mail/memory-store.ts';
-import {
-  type Change,
-  type Key,
-  type RangeQuery,
-  StaleEpochError,
-  type Store,
-} from '../../src/mail/store.ts';
+import type { Change, Durability, Key, RangeQuery, Store } from '../../src/mail/store.ts';
 
 /** Opens an empty store; opens the same one again. */
 export interface Subject {
@@ -20,8 +14,8 @@ export interface Subject {
   readonly isShared: boolean;
 }
 
-const strict = { account: 'a', durability: 'strict' } as const;
-const relaxed = { account: 'a', durability: 'relaxed' } as const;
+const write = (store: Store, durability: Durability, changes: readonly Change[]) =>
+  store.update('accounts', ['a'], () => changes, durability);
 
 function equal(found: unknown, expected: unknown, what: string): void {
   const [one, other] = [found, expected].map((value) => JSON.stringify(sorted(value)));
@@ -110,8 +104,8 @@ async function keepsRows(subject: Subject): Promise<void> {
     row: { account: 'a', seq: 10, plain: { bytes: [] } },
   } as const;
   const first = { put: 'operations', row: { account: 'a', seq: 9 } } as const;
-  await store.transact(strict, [{ put: 'messages', row }, { put: 'blobs', row: blob }, later]);
-  await store.transact(relaxed, [first]);
+  await write(store, 'strict', [{ put: 'messages', row }, { put: 'blobs', row: blob }, later]);
+  await write(store, 'relaxed', [first]);
   const look = async () => {
     equal(await store.get('messages', [1, 1, 4_294_967_295]), row, 'a row');
     equal(await store.get('blobs', ['a', 1]), blob, 'bytes');
@@ -126,23 +120,6 @@ async function keepsRows(subject: Subject): Promise<void> {
   if (!subject.stays) return;
   store = await subject.open();
   await look();
-  await store.close();
-}
-
-async function comparesEpochs(subject: Subject): Promise<void> {
-  const store = await subject.open();
-  const account = (epoch: number) => ({ put: 'accounts', row: { account: 'a', epoch } }) as const;
-  const one = { put: 'blobs', row: { account: 'a', blob: 1 } } as const;
-  const none = await fails(store.transact({ ...strict, epoch: 1 }, [one]), 'an epoch before any');
-  equal(none instanceof StaleEpochError, true, 'a StaleEpochError');
-  await store.transact(strict, [account(1)]);
-  await store.transact({ ...strict, epoch: 1 }, [one, account(2)]);
-  const two = { put: 'blobs', row: { account: 'a', blob: 2 } } as const;
-  const stale = await fails(store.transact({ ...strict, epoch: 1 }, [two]), 'a stale epoch');
-  equal(stale instanceof StaleEpochError, true, 'a StaleEpochError');
-  equal((await store.range({ table: 'blobs', prefix: ['a'] })).length, 1, 'blobs');
-  await store.transact({ ...relaxed, epoch: 2 }, [{ remove: 'blobs', key: ['a', 1] }]);
-  equal(await store.range({ table: 'blobs', prefix: ['a'] }), [], 'no blobs');
   await store.close();
 }
 
@@ -176,11 +153,11 @@ async function updatesOneByOne(subject: Subject): Promise<void> {
 
 async function carriesOutAllOrNothing(subject: Subject): Promise<void> {
   const store = await subject.open();
-  await store.transact(strict, [message(1, 1)]);
+  await write(store, 'strict', [message(1, 1)]);
   const circle: { self?: unknown } = {};
   circle.self = () => circle;
   const bad = { put: 'messages', row: { ...message(1, 3).row, circle } } as const;
-  const refused = store.transact(strict, [
+  const refused = write(store, 'strict', [
     message(1, 2),
     { remove: 'messages', key: [1, 1, 1] },
     bad,
@@ -202,9 +179,8 @@ async function isAsMemory(subject: Subject): Promise<void> {
   let store = await subject.open();
   for (let round = 0; round < 60; round++) {
     const changes = Array.from({ length: random(8) }, () => randomChange(random));
-    const options = random(2) === 0 ? strict : relaxed;
-    await store.transact(options, changes);
-    await reference.transact(options, changes);
+    await write(store, random(2) === 0 ? 'strict' : 'relaxed', changes);
+    await write(reference, 'strict', changes);
     for (let asked = 0; asked < 4; asked++) {
       const query = randomQuery(random);
       const [found, expected] = [await store.range(query), await reference.range(query)];
@@ -258,7 +234,6 @@ function randomQuery(random: (below: number) => number): RangeQuery {
 /** By what they say. */
 export const contract: Readonly<Record<string, (subject: Subject) => Promise<void>>> = {
   'rows and bytes come back as they were': keepsRows,
-  'a transaction of an epoch that is over changes nothing': comparesEpochs,
   'updates happen one after the other': updatesOneByOne,
   'a transaction is carried out as a whole or not at all': carriesOutAllOrNothing,
   'one at a time has a lock, where there are locks': locksOut,
