@@ -1,6 +1,6 @@
 /** Mail of the user as the API takes it, whether it is sent or a draft. */
 import type { Copy } from './copy.ts';
-import { locate, locateLeft } from './named.ts';
+import { follow, locate, locateLeft } from './named.ts';
 import { toError } from './operation.ts';
 import type { OperationRow } from './rows.ts';
 
@@ -12,13 +12,13 @@ export function writeMail(operation: OperationRow, copy: Copy): Record<string, u
   const { kind, mail, undoSeconds } = operation;
   const { draft, inReplyTo, attachments, sendAt, ...rest } = mail ?? {};
   const files = attachments?.map(({ from, size: _, ...attachment }) =>
-    from ? { ...attachment, ...locate(from, copy), part: from.part } : attachment,
+    from ? { ...attachment, ...locate(follow(from, copy), copy), part: from.part } : attachment,
   );
   return {
     ...rest,
     // What it answers may be gone; the mail goes all the same.
     draft: draft && locateLeft(draft, copy),
-    inReplyTo: inReplyTo && locateLeft(inReplyTo, copy),
+    inReplyTo: inReplyTo && locateLeft(follow(inReplyTo, copy), copy),
     attachments: files,
     // A draft goes at no time. 0 is left out: the server takes no delay beside `sendAt`.
     ...(kind === 'send' && { sendAt, delaySeconds: undoSeconds || undefined }),

@@ -1,6 +1,15 @@
 /** Messages that mail names: its draft, what it answers, whose files it has. */
+
+import type { MessageId } from './client.ts';
 import type { Copy } from './copy.ts';
-import { type MessageRow, type NamedMessage, placedIn, uidOf } from './rows.ts';
+import {
+  localId,
+  type MessageRow,
+  type NamedMessage,
+  type OperationRow,
+  placedIn,
+  uidOf,
+} from './rows.ts';
 
 export interface Located {
   readonly mailbox: string;
@@ -26,6 +35,32 @@ export function locateLeft(message: NamedMessage, copy: Copy): Located | undefin
   const now = copy.mailbox(message.mailbox)?.uidvalidity;
   const isGone = now !== undefined && now !== located.uidvalidity;
   return located.uid === 0 || isGone ? undefined : located;
+}
+
+/** The change of the user that moved a message from where it is named, or moves it just now. */
+export function moverOf(
+  { mailbox, id, uidvalidity }: NamedMessage,
+  { operations }: Copy,
+): OperationRow | undefined {
+  const nameOf = (one: MessageId, then: string | undefined) =>
+    `${uidOf(one, operations) || one} ${placedIn(one, operations) ?? then}`;
+  const name = nameOf(id, uidvalidity);
+  const isOf = (one: OperationRow) =>
+    one.kind === 'move' &&
+    one.mailbox === mailbox &&
+    (one.state === 'inflight' || one.placed) &&
+    one.ids.some((own) => nameOf(own, one.uidvalidity) === name);
+  return operations.find(isOf);
+}
+
+/** The message where the user's changes brought it. */
+export function follow<Message extends NamedMessage>(message: Message, copy: Copy): Message {
+  const { ids = [], seq = 0, to: mailbox, placed } = moverOf(message, copy) ?? {};
+  const uid = uidOf(message.id, copy.operations) || message.id;
+  const index = ids.findIndex((one) => (uidOf(one, copy.operations) || one) === uid);
+  if (!mailbox || !placed?.[index]) return message;
+  const moved = { ...message, mailbox, id: localId(seq, index), uidvalidity: undefined };
+  return follow(moved, copy);
 }
 
 /** The row of a message, where the copy has it. */

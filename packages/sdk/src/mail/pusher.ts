@@ -5,8 +5,10 @@
  */
 import { ApiError, endsSession, isForeign, isPassing } from '../errors.ts';
 import { startsAnew } from './apply-page.ts';
+import { writeMail } from './compose.ts';
 import type { Copy } from './copy.ts';
 import { placesOf } from './fold.ts';
+import { moverOf } from './named.ts';
 import { acked, ended, endings, isUnsettled, nextBatches, outdated, takerOf } from './outbox.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
 import {
@@ -142,10 +144,19 @@ export class Pusher {
     if (!isRefusal(error)) throw error;
     const [first] = batch;
     const { status, code, detail, errors, requestId } = error;
-    const { draft, inReplyTo } = first?.mail ?? {};
-    if (first && (draft || inReplyTo) && GONE.includes(code)) {
-      await copy.write(epoch, 'strict', () => [put('operations', sendAlone(first))]);
-      return;
+    const { draft, inReplyTo, attachments = [] } = first?.mail ?? {};
+    if (first?.mail && GONE.includes(code)) {
+      const named = [inReplyTo, ...attachments.map(({ from }) => from)];
+      // Where a move of the user brings it, is known soon.
+      if (named.some((one) => one && moverOf(one, copy)?.state === 'inflight')) throw error;
+      const { request, ...again } = first;
+      const { body } = request as StoredRequest;
+      const isMoved = JSON.stringify(writeMail(first, copy)) !== JSON.stringify(body);
+      const next = isMoved ? ({ ...again, state: 'queued' } as const) : sendAlone(first);
+      if (isMoved || draft || inReplyTo) {
+        await copy.write(epoch, 'strict', () => [put('operations', next)]);
+        return;
+      }
     }
     // Only what was sent is looked for by its key.
     const isUnknown = isAgain && code === 'send_not_found' && first?.inverseOf === undefined;

@@ -164,3 +164,34 @@ test('mail that is refused while it is taken back is a draft with its files', as
   assert.ok(JSON.stringify(draft?.body).includes(inBase64));
   assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
 });
+
+test('mail that names a message finds it where a move of the user brought it before the mail went', async () => {
+  // The answer to the move comes before the mail goes, or after the mail was refused.
+  for (const delayMs of [0, 10_000]) {
+    const world = new World({ seed: 1, withLocks: true });
+    const { account, server } = world;
+    const attachments = [{ ...file, content: new Uint8Array(content) }];
+    account.deliver('INBOX', { subject: 'Hi', messageId: '<hi@sender.test>', attachments });
+    const { client } = await world.open();
+    await world.pass(5000);
+    const place = { mailbox: 'INBOX', id: 1 } as const;
+    server.online = false;
+    server.dropSockets();
+    await world.pass(5000);
+    const from = { ...place, part: '2' };
+    await client.send({ ...mail, inReplyTo: place, attachments: [{ filename: 'a.txt', from }] });
+    await client.mailbox('INBOX').move([1], 'Archive');
+    server.failNext({ delayMs }, '/mail/move');
+    server.failNext({ status: 500 }, '/mail/send');
+    server.online = true;
+    client.reconnect();
+    await world.pass(60_000);
+    assert.deepEqual(await client.pending(), []);
+    const [uid = 0] = account.mailbox('Sent').uids;
+    const sent = account.mailbox('Sent').find(uid);
+    assert.deepEqual(
+      [account.mailbox('INBOX').uids, sent?.envelope.inReplyTo, sent?.attachments.length],
+      [[], '<hi@sender.test>', 1],
+    );
+  }
+});
