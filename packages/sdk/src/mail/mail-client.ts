@@ -4,7 +4,7 @@ import type { MailClient, MailState, TrafficEvent } from './client.ts';
 import { Copy, type NewOperation } from './copy.ts';
 import { Leader } from './leader.ts';
 import type { TellTraffic } from './live.ts';
-import { type ClientParts, StoredMailbox } from './mailbox-handle.ts';
+import { type ClientParts, isCutOff, StoredMailbox } from './mailbox-handle.ts';
 import { memoryStore } from './memory-store.ts';
 import { pendingOf } from './operation.ts';
 import { readSends, saveDraft, sendMail } from './outgoing.ts';
@@ -313,10 +313,7 @@ export class StoredMailClient implements MailClient, ClientParts {
     this.#opened.add(name);
     this.#leader?.sync(name);
     await this.#ask(name);
-    // What could be read is not, for now, where there is no network.
-    await this.#telling.waitUntil(
-      () => !this.copy.asked.includes(name) || ['offline', 'stopped'].includes(this.state),
-    );
+    await this.#telling.waitUntil(() => !this.copy.asked.includes(name) || isCutOff(this.state));
   }
 
   #setState(state: MailState, reason?: string): void {

@@ -84,16 +84,23 @@ export class StoredMailbox implements MailboxHandle {
 
   /**
    * Asks for a message where it is. One that a change moves may be gone before the answer says where it came to: then it is
-   * asked for again.
+   * asked for again, unless the network is gone meanwhile.
    */
   async #ask<T>(id: MessageId, ask: (source: Source) => Promise<T>): Promise<T> {
-    const made = madeBy(id, this.#parts.copy.operations);
-    const again = () => this.#ask(id, ask);
-    return await ask(this.#locate(id)).catch((error: unknown) => {
-      if (made && isWaiting(made) && error instanceof ApiError)
-        return toOperation(this.#parts, [made]).applied.then(again, again);
-      throw error;
-    });
+    const { copy, waitUntil } = this.#parts;
+    const isMade = () => {
+      const made = madeBy(id, copy.operations);
+      return !made || !isWaiting(made);
+    };
+    const wasMade = isMade();
+    try {
+      return await ask(this.#locate(id));
+    } catch (error) {
+      if (wasMade || !(error instanceof ApiError)) throw error;
+      await waitUntil(() => isMade() || isCutOff(this.#parts.state));
+      if (isMade()) return await this.#ask(id, ask);
+      throw new ConnectionError(error, false, 0);
+    }
   }
 
   readonly read = (id: MessageId): Promise<ReadMessage> =>
@@ -245,6 +252,9 @@ export class StoredMailbox implements MailboxHandle {
     return new Blob([bytes], { type: contentType });
   }
 }
+
+/** Whether what could be read is not, for now. */
+export const isCutOff = (state: MailState): boolean => state === 'offline' || state === 'stopped';
 
 function notThere(id: MessageId): Error {
   return new Error(`there is no message ${id}`);

@@ -1,6 +1,7 @@
 /** Messages whose move is taken back before it went, and which are changed again meanwhile: no change is lost. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { ConnectionError } from '../../src/mail.ts';
 import { World } from './world.ts';
 
 const WORK = 'Work';
@@ -128,4 +129,23 @@ test('a message whose move is under way is read where that brought it, with its 
   const [{ message }, source] = await reading;
   assert.equal(message.envelope.subject, 'mail');
   assert.match(await source.text(), /mail/);
+});
+
+test('a message whose move is under way is not waited for without a network', async () => {
+  const { world, server, leader, work, uid, settled } = await begin();
+  server.failNext({ delayMs: Number.POSITIVE_INFINITY }, '/mail/move');
+  await settled(work.move([uid], 'Trash'));
+  const trash = leader.client.mailbox('Trash');
+  const [id = 0] = await settled(trash.ids());
+  let isOver = false;
+  const reading = assert.rejects(trash.source(id), ConnectionError).then(() => {
+    isOver = true;
+  });
+  await world.pass(2000);
+  assert.ok(!isOver, 'it is not waited for');
+  server.online = false;
+  server.dropSockets();
+  await world.pass(20_000);
+  assert.ok(isOver, 'it waits without a network');
+  await reading;
 });
