@@ -130,6 +130,10 @@ export class OpenAccount implements Account {
       const reason = reasonOf(error);
       failed(operation, reason, `${describeOperation(operation)} was refused: ${reason}`);
     });
+    client.on('dropped', ({ operation, error }) => {
+      const what = describeOperation(operation);
+      sayFailure(`${what} was refused before, and there is no room to keep its text`, error);
+    });
     client.on('uncertain', ({ operation }) => {
       const text = 'Whether a mail was sent is not known. Look into Sent before you send it again.';
       failed(operation, 'it is not known whether it was sent', text);

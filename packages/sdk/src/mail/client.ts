@@ -239,6 +239,8 @@ export interface MailEvents {
    * were neither undone nor forgotten; as of sends whose fate is not known.
    */
   rejected: { readonly operation: Operation; readonly error: Error };
+  /** One of those is kept no more, since later ones need its room: it can neither be undone nor told of again. */
+  dropped: { readonly operation: Operation; readonly error: Error };
   /** Whether a send arrived cannot be known any more: the user decides. */
   uncertain: { readonly operation: SendOperation };
   /** New mail, told once for each message; not for the first sync. */

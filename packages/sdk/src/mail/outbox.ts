@@ -209,6 +209,8 @@ export const isUnsettled = (row: OperationRow, all: readonly OperationRow[]): bo
 
 /** How many ended operations are kept, for those who still ask what became of them. */
 const KEPT = 50;
+/** Octets of mail that was refused: while the later ones have less, one is kept. */
+const KEPT_OCTETS = 50_000_000;
 
 /** @param now milliseconds since 1970 */
 export function outdated(operations: readonly OperationRow[], now: number): OperationRow[] {
@@ -222,13 +224,20 @@ export function outdated(operations: readonly OperationRow[], now: number): Oper
   const named = new Set(
     operations.filter(isNeeded).flatMap((one) => [one.inverseOf, ...seqsOf(one)]),
   );
-  const over = operations.filter((operation) => !isLive(operation));
-  // As many that were refused as of others: of those somebody may want the text.
-  const kept = (one: OperationRow) => (isUnsettled(one, operations) ? 2 : 1) * KEPT;
-  return over.filter(
-    (one, at) => at < over.length - kept(one) && !named.has(one.seq) && !isNeeded(one),
-  );
+  const over = operations.filter((operation) => !isLive(operation)).reverse();
+  let octets = 0;
+  return over.filter((one, at) => {
+    // As many that were refused as of others: of those somebody may want the text.
+    const isWanted = isUnsettled(one, operations);
+    const isKept = isWanted ? at < 2 * KEPT && octets < KEPT_OCTETS : at < KEPT;
+    if (isWanted) octets += octetsOf(one);
+    return !isKept && !named.has(one.seq) && !isNeeded(one);
+  });
 }
+
+/** Of a mail with its files, roughly. */
+const octetsOf = ({ mail: { text = '', html = '', attachments = [] } = {} }: OperationRow) =>
+  attachments.reduce((sum, { size = 0 }) => sum + size, text.length + html.length);
 
 /**
  * What takes an operation back.

@@ -17,6 +17,8 @@ export class Telling {
   #known = new Set<number>();
   #mailboxes = '';
   #pending = '';
+  /** What was refused, and was not settled when this tab last looked. */
+  #refused: readonly OperationRow[] = [];
 
   constructor(tools: OperationTools & { readonly state: MailState }) {
     this.#tools = tools;
@@ -73,9 +75,13 @@ export class Telling {
 
   #tellPending(): void {
     const pending = pendingOf(this.#tools);
-    const { operations } = this.#tools.copy;
+    const { operations, row: account } = this.#tools.copy;
     // Also where something that was refused is settled, in another tab perhaps.
     const refused = operations.filter((row) => isUnsettled(row, operations));
+    const isDropped = ({ seq }: OperationRow) => account && !bySeq(seq, operations);
+    const dropped = this.#refused.filter(isDropped);
+    this.#refused = refused;
+    for (const row of dropped) this.emit('dropped', this.#told(row));
     const ids = [pending, refused].map((some) => some.map(({ id }) => id)).join('|');
     if (ids === this.#pending) return;
     this.#pending = ids;

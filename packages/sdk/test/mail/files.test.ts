@@ -195,3 +195,27 @@ test('mail that names a message finds it where a move of the user brought it bef
     );
   }
 });
+
+test('of refused mail as much is kept as fits, the last ones first, and the app is told what is not', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const dropped: string[] = [];
+  client.on('dropped', ({ operation }) => dropped.push(operation.id));
+  const ids: string[] = [];
+  for (let i = 0; i < 3; i++) {
+    world.server.failNext({ status: 409, code: 'domain_not_ready' }, '/mail/send');
+    const { id, applied } = await client.send({ ...mail, text: 'x'.repeat(26_000_000) });
+    ids.push(id);
+    const refused = assert.rejects(applied, /domain_not_ready/);
+    await world.pass(1000, refused);
+    await refused;
+  }
+  const { applied } = await client.mailbox('INBOX').flag([1], { add: ['\\Seen'] });
+  await world.pass(1000, applied);
+  const told: string[] = [];
+  client.on('rejected', ({ operation }) => told.push(operation.id));
+  assert.deepEqual([dropped, told], [ids.slice(0, 1), ids.slice(1)]);
+  assert.equal((await world.store.range({ table: 'blobs', prefix: [] })).length, 2);
+});
