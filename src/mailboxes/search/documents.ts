@@ -42,8 +42,14 @@ export type SearchChange =
   | { readonly kind: 'add'; readonly document: SearchDocument }
   /** The account has no message of this body any more. */
   | { readonly kind: 'remove'; readonly accountId: number; readonly bodyId: number }
-  /** The account was deleted. */
-  | { readonly kind: 'forget'; readonly accountId: number };
+  /** The account was deleted. It may have more than is removed at a time: `row` is the id of its row in the queue. */
+  | { readonly kind: 'forget'; readonly accountId: number; readonly row: number };
+
+/**
+ * Documents of a deleted account that are removed at a time. With all of them at once, searches on SQLite would wait until
+ * none is left; on PostgreSQL everybody's events, which are told only up to the oldest open transaction.
+ */
+export const FORGET_AT_A_TIME = 500;
 
 /** A message that matches: the caller finds the mailboxes that hold its body. */
 export interface Hit {

@@ -271,11 +271,11 @@ export async function readRows(
   const wanted = rows.filter(({ gone }) => !gone);
   const messages = wanted.length > 0 ? await source.find(queries, wanted) : [];
   const found = new Map(messages.map((message) => [keyOf(message), message]));
-  for (const { accountId, bodyId, gone } of rows) {
+  for (const { id: row, accountId, bodyId, gone } of rows) {
     if (gone) {
       const isAccount = bodyId === 0;
       changes.push(
-        isAccount ? { kind: 'forget', accountId } : { kind: 'remove', accountId, bodyId },
+        isAccount ? { kind: 'forget', accountId, row } : { kind: 'remove', accountId, bodyId },
       );
       continue;
     }

@@ -10,6 +10,7 @@ import { type RawBuilder, sql } from 'kysely';
 import { PreparedQuery, type Queries, settingStore } from '../../platform/database/database.ts';
 import {
   type FindRequest,
+  FORGET_AT_A_TIME,
   type Hit,
   type HitPosition,
   type SearchChange,
@@ -19,6 +20,7 @@ import {
 } from './documents.ts';
 import {
   BATCH,
+  enqueueSearch,
   type IndexOptions,
   keepUnread,
   logUnreadable,
@@ -29,8 +31,6 @@ import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
 
 /** Milliseconds that one query may take. */
 const STATEMENT_TIMEOUT = '2s';
-/** Documents of a deleted account, in one statement. */
-const FORGET_AT_A_TIME = 500;
 /** Less than the least DATABASE_TIMEOUT_SECONDS. */
 const ALIVE_MS = 300;
 /** The version of the terms in the index, once all mail is in it or queued for it. */
@@ -52,7 +52,7 @@ async function applyWithin(tx: Queries, changes: readonly SearchChange[]): Promi
         .where('account_id', '=', change.accountId)
         .where('body_id', '=', change.bodyId)
         .execute();
-    } else await forget(tx, change.accountId);
+    } else await forgetSome(tx, change.accountId);
   }
   await insert(tx, added);
   return failed;
@@ -87,14 +87,14 @@ async function insert(tx: Queries, added: readonly Indexed[]): Promise<void> {
   });
 }
 
-async function forget(tx: Queries, accountId: number): Promise<void> {
-  for (;;) {
-    const { numAffectedRows } = await sql`
-      delete from search_documents where id in (
-        select id from search_documents where account_id = ${accountId} limit ${FORGET_AT_A_TIME}
-      )`.execute(tx);
-    if (Number(numAffectedRows ?? 0) < FORGET_AT_A_TIME) return;
-  }
+/** Removes some documents of a deleted account, and queues the account again behind all others until none is left. */
+async function forgetSome(tx: Queries, accountId: number): Promise<void> {
+  const { numAffectedRows } = await sql`
+    delete from search_documents where id in (
+      select id from search_documents where account_id = ${accountId} limit ${FORGET_AT_A_TIME}
+    )`.execute(tx);
+  if (Number(numAffectedRows) < FORGET_AT_A_TIME) return;
+  await enqueueSearch(tx, [{ accountId, bodyId: 0, gone: true }]);
 }
 
 /** The text of the tsquery. A term has only letters, digits, marks and pictographs: nothing to escape. */

@@ -13,6 +13,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import { InProcessChanges } from '../changes/changes.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
 import { createSearchSource, EmbeddedMailstore } from '../mailstore/mailstore.ts';
+import { FORGET_AT_A_TIME } from './documents.ts';
 import { PostgresIndex } from './postgres-index.ts';
 import {
   createSearch,
@@ -22,6 +23,7 @@ import {
   type Search,
   type SearchOptions,
 } from './search.ts';
+import { SqliteIndex } from './sqlite-index.ts';
 import { readQuery, TERMS_VERSION } from './terms.ts';
 
 function mail(subject: string, text: string, more = ''): string {
@@ -203,6 +205,49 @@ onEachEngine('the search index', (engine) => {
     await store.database.write((tx) => enqueueSearch(tx, [{ accountId, bodyId: 0, gone: true }]));
     await settle(search, user);
     assert.deepEqual(await found(search, user, 'word'), []);
+  });
+
+  test('forgets a large account step by step, and indexes the mail of others meanwhile', async () => {
+    const { store, user } = await openWithUser(engine);
+    const bob = await store.makeUser();
+    const { database, bodies, directory } = store;
+    const { accountId } = user;
+    const mails = createSearchSource(database);
+    const bodyId = await add(store, user, mail('word', 'x'));
+    const [message] = await mails.find(database.read, [{ accountId, bodyId }]);
+    assert.ok(message);
+    const copies: typeof mails = {
+      find: async (_, wanted) => wanted.map((one) => ({ ...message, ...one })),
+      enqueueAll: async () => {},
+    };
+    const options = { database, bodies, source: copies, log: pino({ level: 'silent' }) };
+    const index =
+      engine === 'sqlite'
+        ? new SqliteIndex(options, join(directory, 'search.db'), () => {})
+        : new PostgresIndex(options);
+    await index.open();
+    const queue = (owner: MailUser, bodyIds: readonly number[], gone = false) =>
+      database.write((tx) =>
+        enqueueSearch(
+          tx,
+          bodyIds.map((one) => ({ accountId: owner.accountId, bodyId: one, gone })),
+        ),
+      );
+    const count = async (owner: MailUser) =>
+      (await index.find({ ...owner, terms: readQuery({ text: 'word' }), limit: 1_000 })).length;
+    await queue(
+      user,
+      Array.from({ length: FORGET_AT_A_TIME + 1 }, (_, at) => bodyId + at),
+    );
+    while ((await index.takeBatch()) > 0);
+    assert.equal(await count(user), FORGET_AT_A_TIME + 1);
+    await queue(user, [0], true);
+    await queue(bob, [bodyId]);
+    await index.takeBatch();
+    assert.equal(await count(user), 1);
+    while ((await index.takeBatch()) > 0);
+    assert.deepEqual([await count(user), await count(bob)], [0, 1]);
+    await index.close();
   });
 
   if (engine === 'postgres') {

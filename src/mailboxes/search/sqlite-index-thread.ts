@@ -5,8 +5,14 @@ import { rmSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { workerData } from 'node:worker_threads';
 import { answerRequests } from '../../platform/threads/threads.ts';
-import { type FindRequest, type SearchChange, tryTerms, type Unreadable } from './documents.ts';
-import type { Opened, ThreadRequest, ThreadStart } from './sqlite-index.ts';
+import {
+  type FindRequest,
+  FORGET_AT_A_TIME,
+  type SearchChange,
+  tryTerms,
+  type Unreadable,
+} from './documents.ts';
+import type { Applied, Opened, ThreadRequest, ThreadStart } from './sqlite-index.ts';
 import {
   addDocument,
   claimIndex,
@@ -17,9 +23,6 @@ import {
   removeDocument,
   writeState,
 } from './sqlite-statements.ts';
-
-/** Documents of a deleted account, in one transaction: a larger one would delay queries. */
-const FORGET_AT_A_TIME = 500;
 
 const {
   path,
@@ -92,34 +95,35 @@ function isFilled(db: DatabaseSync): boolean {
 const { db, dropped } = openIndex();
 
 /**
- * The last transaction also writes the position: a crash repeats changes, and misses none.
- *
- * @returns messages that could not be read; they do not stop the others
+ * One transaction, which also writes the position: a crash repeats changes, and misses none. A deleted account with more
+ * documents than are removed at a time ends the batch: its row is read again.
  */
-function apply(changes: readonly SearchChange[], position: number): Unreadable[] {
-  const unreadable: Unreadable[] = [];
-  const writes: (() => void)[] = [];
-  const writeAll = () => {
-    for (const write of writes.splice(0)) write();
-  };
-  for (const change of changes) {
-    if (change.kind === 'add') {
-      const { accountId, bodyId, date } = change.document;
-      const { terms, unreadable: failed } = tryTerms(change.document);
-      if (failed) unreadable.push(failed);
-      writes.push(() => addDocument(db, { accountId, bodyId, date }, terms));
-    } else if (change.kind === 'remove') {
-      writes.push(() => removeDocument(db, change.accountId, change.bodyId));
-    } else {
-      inTransaction(writeAll);
-      while (inTransaction(() => forgetAccount(db, change.accountId, FORGET_AT_A_TIME)) > 0);
+function apply(changes: readonly SearchChange[], last: number): Applied {
+  // Before the transaction, for which queries wait.
+  const made = changes.map((change) => ({
+    change,
+    ...(change.kind === 'add' ? tryTerms(change.document) : { terms: [] }),
+  }));
+  return inTransaction(() => {
+    const unreadable: Unreadable[] = [];
+    let position = last;
+    let left = FORGET_AT_A_TIME;
+    for (const { change, terms, unreadable: failed } of made) {
+      if (change.kind === 'add') {
+        addDocument(db, change.document, terms);
+        if (failed) unreadable.push(failed);
+      } else if (change.kind === 'remove') {
+        removeDocument(db, change.accountId, change.bodyId);
+      } else {
+        left -= forgetAccount(db, change.accountId, left);
+        if (left > 0) continue;
+        position = change.row - 1;
+        break;
+      }
     }
-  }
-  inTransaction(() => {
-    writeAll();
     writeState(db, 'position', String(position));
+    return { position, unreadable };
   });
-  return unreadable;
 }
 
 function inTransaction<T>(work: () => T): T {

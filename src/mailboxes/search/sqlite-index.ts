@@ -38,6 +38,14 @@ export interface Opened {
   readonly dropped?: string;
 }
 
+/** What became of a batch. */
+export interface Applied {
+  /** The last row that was processed; the rows after it are read again. */
+  readonly position: number;
+  /** Messages that could not be read; they do not stop the others. */
+  readonly unreadable: readonly Unreadable[];
+}
+
 export type ThreadRequest =
   | { readonly kind: 'open' | 'sync' | 'close' }
   | { readonly kind: 'filled'; readonly position: number }
@@ -167,9 +175,11 @@ export class SqliteIndex implements SearchIndex {
     const { changes, unread } = await readRows(read, this.#options, entries);
     if (unread.length > 0) await database.write((tx) => keepUnread(tx, unread, now?.()));
     const request = { kind: 'apply', changes, position: last.id } as const;
-    for (const one of await thread.ask<Unreadable[]>(request)) logUnreadable(log, one);
-    this.#position = last.id;
-    return rows.length;
+    const { position, unreadable } = await thread.ask<Applied>(request);
+    for (const one of unreadable) logUnreadable(log, one);
+    this.#position = position;
+    // Of a large deleted account the rest is removed without a wait for more rows.
+    return position < last.id ? BATCH : rows.length;
   }
 
   async sync(): Promise<void> {
