@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { get, type IncomingMessage } from 'node:http';
 import { before, test } from 'node:test';
+import { sql } from 'kysely';
 import { apiKey, type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { Events, OLDEST_CURSOR, writeEvents } from '../../tenants/events/events.ts';
@@ -89,6 +90,18 @@ onEachEngine('GET /v2/events', (engine) => {
     assert.deepEqual(detailsOf(body.items), ['soon']);
     const late = await read(`after=${body.cursor}&wait=1`);
     assert.deepEqual([late.body.items, late.status], [[], 200]);
+  });
+
+  test('looks on at once where none of many events is for it', { timeout: 30_000 }, async () => {
+    const told = sql`
+      with recursive counted (n) as (select 1 union all select n + 1 from counted where n < 10001)
+      insert into events (user_id, type, data, created_at)
+      select 'many', case when n > 10000 then 'send.bounced' else 'message.received' end, '{}', ${Date.now()}
+      from counted order by n`;
+    await api.database.write((tx) => told.execute(tx));
+    const query = 'user_id=many&after=0&wait=50&types=send.bounced';
+    const { body } = await api.call('GET', `/v2/events?${query}`);
+    assert.deepEqual([body.items.length, body.has_more], [1, false]);
   });
 
   test('names a parameter that is wrong, and says what is missing where a cursor is too old', async () => {

@@ -280,6 +280,7 @@ async function readOrWait(
     if (page.events.length > 0) await again();
     if (page.events.length > 0 || leftMs <= 0 || signal.aborted) return page;
     from = { ...after, cursor: page.cursor };
+    if (page.hasMore) continue;
     await follower.wait(page.isHeld ? Math.min(leftMs, heldMs) : leftMs, signal);
   }
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { type CompiledQuery, sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import { activateDomain, openTenants } from '../../../test/support/tenants.ts';
 import type { Database } from '../../platform/database/database.ts';
@@ -151,6 +152,50 @@ onEachEngine('events', (engine) => {
         own,
         Array.from({ length: EACH }, (_, n) => `${writer}.${n}`),
       );
+    }
+  });
+
+  test('of a rare type are looked for among so many events at a time', async () => {
+    const domainId = await makeDomain('rare', 'rare.test');
+    const others = sql`
+      with recursive counted (n) as (select 1 union all select n + 1 from counted where n < 9999)
+      insert into events (user_id, type, data, created_at)
+      select 'rare', 'message.received', '{}', ${NOW} from counted`;
+    await database.write((tx) => others.execute(tx));
+    await note(domainId, 'found');
+    const types = ['delivery.failed'] as const;
+    const first = await read('rare', OLDEST_CURSOR, 100, { types });
+    assert.deepEqual([first.events, first.hasMore], [[], true]);
+    const second = await read('rare', first.cursor, 100, { types });
+    assert.deepEqual([second.events[0]?.data.detail, second.hasMore], ['found', false]);
+  });
+
+  test('after a place are found by the index, however many come before it', {
+    skip: engine === 'postgres',
+  }, async () => {
+    await makeDomain('plan', 'plan.test');
+    const { cursor } = await read('plan');
+    const asked: CompiledQuery[] = [];
+    const executor = database.read.getExecutor();
+    const seen = database.read.withPlugin({
+      transformQuery({ node, queryId }) {
+        asked.push(executor.compileQuery(node, queryId));
+        return node;
+      },
+      transformResult: async ({ result }) => result,
+    });
+    const watched = new Events(Object.create(database, { read: { value: seen } }));
+    const types = ['domain.failing'] as const;
+    await readFrom(watched, { userId: 'plan', organizationId: undefined, types }, cursor, 100);
+    const plans: string[] = [];
+    for (const query of asked.filter((one) => one.sql.includes('user_id'))) {
+      const explained = { ...query, sql: `explain query plan ${query.sql}` };
+      const { rows } = await database.read.executeQuery<{ detail: string }>(explained);
+      plans.push(...rows.map(({ detail }) => detail));
+    }
+    assert.equal(plans.length, 2);
+    for (const plan of plans) {
+      assert.equal(plan, 'SEARCH events USING INDEX events_by_user (user_id=? AND xid=? AND id>?)');
     }
   });
 

@@ -17,7 +17,8 @@
  * missing, and the reader is told so (`cursor_expired`). The newest event is never pruned, so that a quiet system has no
  * old cursors.
  */
-import { sql } from 'kysely';
+import { setImmediate as turn } from 'node:timers/promises';
+import { type RawBuilder, sql } from 'kysely';
 import {
   countUpTo,
   type Database,
@@ -85,6 +86,11 @@ function readCursor(field: string, text: string): Position {
   throw invalidField(field, 'must be the cursor of an event or of an answer, or 0 for the oldest');
 }
 
+/**
+ * Events of a user that one reading looks at where only some types are asked for, or one organization: of those there may be
+ * one among a million.
+ */
+const LOOKED_AT_MAX = 10_000;
 /** Rows that are removed in one transaction. */
 const PRUNED_AT_A_TIME = 1_000;
 const RENUMBERED_AT_A_TIME = 10_000;
@@ -118,6 +124,8 @@ export class Events {
   readonly #isSettled;
   /** Numbers that this server has not given yet. */
   readonly #isForeign;
+  /** Whether an event comes after a position, or up to it. */
+  readonly #comes: (order: '>' | '<=', position: Position) => RawBuilder<boolean>;
   #isPrepared: Promise<void> | undefined;
 
   constructor(database: Database) {
@@ -130,6 +138,11 @@ export class Events {
       database.engine === 'postgres'
         ? sql<boolean>`xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint`
         : sql<boolean>`0`;
+    // Of a comparison of rows that ends with the rowid, SQLite takes only the first column to its index, and all have xid 0.
+    this.#comes =
+      database.engine === 'postgres'
+        ? (order, { xid, id }) => sql<boolean>`(xid, id) ${sql.raw(order)} (${xid}, ${id})`
+        : (order, { id }) => sql<boolean>`xid = 0 and id ${sql.raw(order)} ${id}`;
   }
 
   /** To be awaited before events are written: see {@link Events.#renumber}. */
@@ -166,7 +179,8 @@ export class Events {
     // Read first: all events of the user up to here are on the page, or before it.
     const newest = await this.#newest();
     // Of no type where only hints are asked for, which are not kept.
-    const rows = scope.types?.length === 0 ? [] : await this.#rows(scope, position, limit + 1);
+    const end = await this.#lookedAtEnd(scope, position);
+    const rows = scope.types?.length === 0 ? [] : await this.#rows(scope, position, end, limit + 1);
     // Asked last: what is pruned meanwhile would be missing on the page.
     const named = position === START ? undefined : await this.#find(position);
     if (named?.isForeign || rows.some(({ isForeign }) => isForeign)) {
@@ -178,8 +192,11 @@ export class Events {
     const settled = rows.findIndex(({ isSettled }) => !isSettled);
     const readable = settled < 0 ? rows : rows.slice(0, settled);
     const page = readable.slice(0, limit);
-    const hasMore = readable.length > limit;
-    const last = page.at(-1) ?? position;
+    const isFull = readable.length > limit;
+    const hasMore = isFull || end !== undefined;
+    const last = (isFull ? undefined : end) ?? page.at(-1) ?? position;
+    // Whoever reads on at once leaves others a turn.
+    if (end) await turn();
     return {
       events: page.map(toEvent),
       cursor: writeCursor(!hasMore && isBefore(last, newest) ? newest : last),
@@ -238,8 +255,26 @@ export class Events {
     return row?.xid === xid && row.created_at === created_at ? row : undefined;
   }
 
-  #rows(scope: EventScope, after: Position, limit: number) {
+  /** Up to where a reading that leaves events out looks; undefined where it looks at all. */
+  async #lookedAtEnd(scope: EventScope, after: Position): Promise<Position | undefined> {
+    const { userId, organizationId, types } = scope;
+    if (types?.length === 0 || (types === undefined && organizationId === undefined)) return;
+    return (
+      this.#after({ userId, organizationId: undefined }, after)
+        .select(['id', 'xid', 'created_at'])
+        // Before these nothing can appear any more.
+        .where(this.#isSettled)
+        .orderBy('xid')
+        .orderBy('id')
+        .offset(LOOKED_AT_MAX - 1)
+        .limit(1)
+        .executeTakeFirst()
+    );
+  }
+
+  #rows(scope: EventScope, after: Position, end: Position | undefined, limit: number) {
     return this.#after(scope, after)
+      .$if(end !== undefined, (query) => query.where(this.#comes('<=', end ?? START)))
       .select(['id', 'xid', 'type', 'account_id', 'mailbox', 'uid', 'data', 'created_at'])
       .select([this.#isSettled.as('isSettled'), this.#isForeign.as('isForeign')])
       .orderBy('xid')
@@ -248,11 +283,11 @@ export class Events {
       .execute();
   }
 
-  #after({ userId, organizationId, types }: EventScope, { xid, id }: Position) {
+  #after({ userId, organizationId, types }: EventScope, position: Position) {
     return this.#database.read
       .selectFrom('events')
       .where('user_id', '=', userId)
-      .where(sql<boolean>`(xid, id) > (${xid}, ${id})`)
+      .where(this.#comes('>', position))
       .$if(organizationId !== undefined, (query) =>
         query.where('organization_id', '=', organizationId ?? ''),
       )
