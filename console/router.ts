@@ -57,9 +57,9 @@ export const menu = [
   })),
 );
 
-/** What tells a screen from another: a path, or several with the same name. */
-export const screenOf = ({ path, meta }: RouteLocationNormalizedLoaded): string =>
-  typeof meta.screen === 'string' ? meta.screen : path;
+/** What tells a screen from another: a path, or several with the same name; and of a domain whose claim it is. */
+export const screenOf = ({ path, query, meta }: RouteLocationNormalizedLoaded): string =>
+  typeof meta.screen === 'string' ? meta.screen : `${path} ${query.user_id ?? ''}`;
 
 export const router = createRouter({
   history: createWebHistory('/console/'),

@@ -52,8 +52,11 @@ function follow<Input, Answer>(
   let running = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
   let isDue = false;
+  let isLeft = false;
 
   async function askNow(isByTimer: boolean): Promise<void> {
+    // What was done from a screen may end when nobody sees it any more: it would ask on and on.
+    if (isLeft) return;
     clearTimeout(timer);
     running.abort();
     const mine = new AbortController();
@@ -85,6 +88,7 @@ function follow<Input, Answer>(
     document.removeEventListener('visibilitychange', lookIfDue);
     clearTimeout(timer);
     running.abort();
+    isLeft = true;
   });
 
   const reload = () => askNow(false);

@@ -1,9 +1,8 @@
 /** What is done to an account: from the list and from its own page. */
 import type { Step } from '../../src/platform/time/until-done.ts';
 import { ApiError, act } from '../api/client.ts';
-import { asApiError } from '../api/load.ts';
 import type { AccountItem } from '../api/types.ts';
-import { ask } from '../ui/dialogs.tsx';
+import { ask, askAfter } from '../ui/dialogs.tsx';
 import { count, formatBytes } from '../ui/format.ts';
 import type { Action } from '../ui/menu.tsx';
 import { say } from '../ui/messages.tsx';
@@ -22,13 +21,13 @@ export function actionsOf(account: Named, done: Done): Action[] {
 }
 
 /** Counts what waits, asks what becomes of it, and suspends the account before anything is dropped. */
-export async function suspend({ id, address }: Named, done: Done): Promise<void> {
+export function suspend({ id, address }: Named, done: Done): Promise<void> {
   const sent = { account: address, kind: 'send' };
-  try {
+  return askAfter(async () => {
     const { matched, more } = await act<Step>('/queue/drop', { ...sent, dry_run: true });
     const amount = `${more ? 'More than ' : ''}${count(matched, 'message')}`;
     const wait = matched === 1 && !more ? 'waits' : 'wait';
-    ask({
+    return {
       title: `Suspend ${address}?`,
       action: 'Suspend',
       isDangerous: true,
@@ -67,10 +66,8 @@ export async function suspend({ id, address }: Named, done: Done): Promise<void>
         }
         await done();
       },
-    });
-  } catch (error) {
-    say(`Nothing was changed: ${asApiError(error).message}`, 'bad');
-  }
+    };
+  });
 }
 
 export function resume({ id, address }: Named, done: Done): void {

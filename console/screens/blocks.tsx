@@ -57,17 +57,24 @@ const BlockForm = defineComponent(
   (props: { done: () => Promise<void> }) => {
     const values = reactive({ kind: 'address', value: '', note: '' });
     const error = shallowRef<ApiError>();
+    let isRunning = false;
     const submit = async (event: Event) => {
       event.preventDefault();
+      if (isRunning) return;
+      isRunning = true;
       try {
         const { note, ...block } = values;
-        await act('/blocks', { ...block, value: block.value.trim(), ...(note && { note }) });
+        const value = block.value.trim();
+        await act('/blocks', { ...block, value, ...(note && { note }) });
         error.value = undefined;
-        say(`${values.value} is blocked.`);
-        Object.assign(values, { value: '', note: '' });
+        say(`${value} is blocked.`);
+        // What was typed meanwhile is the next one.
+        if (values.value.trim() === value) Object.assign(values, { value: '', note: '' });
         await props.done();
       } catch (failure) {
         error.value = asApiError(failure);
+      } finally {
+        isRunning = false;
       }
     };
     const set = (name: keyof typeof values) => (event: Event) => {

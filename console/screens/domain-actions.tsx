@@ -3,7 +3,7 @@ import { act, call } from '../api/client.ts';
 import { asApiError } from '../api/load.ts';
 import type { DomainInfo, DomainItem, Removal } from '../api/types.ts';
 import { Facts } from '../ui/basics.tsx';
-import { ask } from '../ui/dialogs.tsx';
+import { ask, askAfter } from '../ui/dialogs.tsx';
 import { count, formatBytes, formatNumber } from '../ui/format.ts';
 import { say } from '../ui/messages.tsx';
 import { startWork } from '../ui/work.tsx';
@@ -171,13 +171,13 @@ export function resume({ domain, user_id }: Named, done: Done): void {
 }
 
 /** Shows what a deletion removes, and has the name typed before it is done. */
-export async function remove({ domain, user_id }: Named, done: Done): Promise<void> {
-  try {
+export function remove({ domain, user_id }: Named, done: Done): Promise<void> {
+  return askAfter(async () => {
     const { would_remove: removal } = await act<{ would_remove: Removal }>('/domains/delete', {
       domain,
       user_id,
     });
-    ask({
+    return {
       title: `Delete ${domain}?`,
       action: 'Delete for good',
       isDangerous: true,
@@ -199,8 +199,6 @@ export async function remove({ domain, user_id }: Named, done: Done): Promise<vo
         say(`${domain} is deleted.`);
         await done();
       },
-    });
-  } catch (error) {
-    say(`${domain} could not be read: ${asApiError(error).message}`, 'bad');
-  }
+    };
+  });
 }

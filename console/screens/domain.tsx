@@ -73,7 +73,12 @@ export const Domain = defineComponent(() => {
 
 function Actions({ domain, reload }: { domain: DomainPage; reload: () => Promise<void> }) {
   const router = useRouter();
+  const { path } = useRoute();
   const { last_checked_at: last } = domain.checks;
+  // Where another screen is open by then, it stays.
+  const leave = () => {
+    if (router.currentRoute.value.path === path) void router.push('/domains');
+  };
   return (
     <>
       <span class="soft">
@@ -93,7 +98,7 @@ function Actions({ domain, reload }: { domain: DomainPage; reload: () => Promise
           {
             label: 'Delete',
             isDangerous: true,
-            run: () => void remove(domain, () => void router.push('/domains')),
+            run: () => void remove(domain, leave),
           },
         ]}
       />

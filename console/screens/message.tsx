@@ -26,7 +26,10 @@ export const MessageDrawer = defineComponent(
   (props: DrawerProps) => {
     const { data, error, reload } = load(
       () => props.id,
-      (value, signal) => read<MessageDetails>(`/messages/${encodeURIComponent(value)}`, {}, signal),
+      async (id, signal) => ({
+        id,
+        message: await read<MessageDetails>(`/messages/${encodeURIComponent(id)}`, {}, signal),
+      }),
       LOOK_EVERY_MS,
     );
     /** The link of the message that was shown last; without one, the heading of the list. */
@@ -36,7 +39,8 @@ export const MessageDrawer = defineComponent(
       (place as HTMLElement | null)?.focus();
     };
     return () => {
-      const message = data.value;
+      // Until the next one is there, nothing is shown in place of the one before: its buttons would be pressed.
+      const message = data.value?.id === props.id ? data.value.message : undefined;
       return (
         <Drawer
           title={message ? titleOf(message) : 'Message'}

@@ -1,8 +1,7 @@
 /** What is done to many deliveries at once: counted first, then confirmed, then done in steps below the header. */
 import type { Step } from '../../src/platform/time/until-done.ts';
 import { act } from '../api/client.ts';
-import { asApiError } from '../api/load.ts';
-import { ask } from '../ui/dialogs.tsx';
+import { askAfter } from '../ui/dialogs.tsx';
 import { count, formatNumber } from '../ui/format.ts';
 import type { Action } from '../ui/menu.tsx';
 import { say } from '../ui/messages.tsx';
@@ -94,7 +93,7 @@ const LINES = 5;
  *
  * @param meant filters of what is meant, one after the other
  */
-export async function askForAction(
+export function askForAction(
   action: QueueAction,
   meant: QueueFilter | readonly QueueFilter[],
   where: string,
@@ -105,16 +104,19 @@ export async function askForAction(
   const filters: readonly QueueFilter[] = Array.isArray(meant) ? meant : [meant];
   const orders =
     action === 'try one' ? filters.map((filter) => ({ ...filter, limit: 1 })) : filters;
-  try {
+  return askAfter(async () => {
     const found: Counted[] = [];
     for (const order of orders) {
       found.push(await act<Counted>(path, { ...order, dry_run: true }));
     }
     const matched = found.reduce((sum, step) => sum + step.matched, 0);
-    if (matched === 0) return say(`Nothing to ${action} ${where}.${describeLeft(found)}`);
+    if (matched === 0) {
+      say(`Nothing to ${action} ${where}.${describeLeft(found)}`);
+      return undefined;
+    }
     const isMore = found.some(({ more }) => more);
     const deliveries = count(matched, 'delivery', 'deliveries');
-    ask({
+    return {
       title: `${action === 'try one' ? 'Try' : verb} ${isMore ? 'more than ' : ''}${deliveries}?`,
       action: verb,
       isDangerous: action === 'drop',
@@ -129,10 +131,8 @@ export async function askForAction(
         </>
       ),
       run: async () => start(action, orders, isMore ? Infinity : matched, { where, done }),
-    });
-  } catch (error) {
-    say(`Nothing was changed: ${asApiError(error).message}`, 'bad');
-  }
+    };
+  });
 }
 
 /** Does it, in a strip below the header. @param matched Infinity where there are more than were counted */

@@ -7,10 +7,11 @@ import {
   DialogRoot,
   DialogTitle,
 } from 'reka-ui';
-import { defineComponent, type FunctionalComponent, shallowRef, type VNodeChild } from 'vue';
+import { defineComponent, type FunctionalComponent, shallowRef, type VNodeChild, watch } from 'vue';
 import type { ApiError } from '../api/client.ts';
 import { asApiError } from '../api/load.ts';
 import { Failure } from './basics.tsx';
+import { say } from './messages.tsx';
 
 interface DialogProps {
   title: string;
@@ -109,10 +110,31 @@ export interface Question {
 
 /** The question that is asked now; one at a time. */
 const asked = shallowRef<Question>();
+/** How many were wanted until now. */
+let wanted = 0;
 
 /** Asks before something is done. */
 export function ask(question: Question): void {
+  wanted += 1;
   asked.value = question;
+}
+
+/**
+ * Asks what has to be read first. Who wants another question meanwhile, or leaves the screen, is not asked this one: it
+ * would take the place of the other under his hand.
+ *
+ * @param prepare finds the question; undefined where there is nothing to ask
+ */
+export async function askAfter(prepare: () => Promise<Question | undefined>): Promise<void> {
+  wanted += 1;
+  const mine = wanted;
+  const { pathname } = location;
+  try {
+    const question = await prepare();
+    if (question && mine === wanted && pathname === location.pathname) ask(question);
+  } catch (error) {
+    say(`Nothing was changed: ${asApiError(error).message}`, 'bad');
+  }
 }
 
 /** Shows what `ask` asks; stands once in the page. */
@@ -121,10 +143,15 @@ export const Questions = defineComponent(() => {
   const error = shallowRef<ApiError>();
   const isRunning = shallowRef(false);
 
-  const close = () => {
-    asked.value = undefined;
+  // What was typed, or failed, is of the question before.
+  const begin = () => {
     typed.value = '';
     error.value = undefined;
+    isRunning.value = false;
+  };
+  watch(asked, begin, { flush: 'sync' });
+  const close = () => {
+    asked.value = undefined;
   };
   const run = async (event: Event) => {
     event.preventDefault();
@@ -137,9 +164,11 @@ export const Questions = defineComponent(() => {
       // It may have asked the next question.
       if (asked.value === question) close();
     } catch (failure) {
-      error.value = asApiError(failure);
+      // A question that was closed meanwhile has no place for it.
+      if (asked.value === question) error.value = asApiError(failure);
+      else say(`${question.title} It failed: ${asApiError(failure).message}`, 'bad');
     } finally {
-      isRunning.value = false;
+      if (asked.value === question) isRunning.value = false;
     }
   };
 
