@@ -136,6 +136,33 @@ onEachEngine('embedded mail store', (engine) => {
     assert.deepEqual(names.filter((name) => name.startsWith('Top')).toSorted(), ['Top', 'Top/Top']);
   });
 
+  test('a thousand mailboxes get their new names, and stay hidden, by a few statements', async () => {
+    const user = await store.makeUser();
+    const { accountId: account_id } = user;
+    const { imap } = store.mailstore;
+    await store.mailstore.createMailbox(user, 'Old');
+    const rows = Array.from({ length: 990 }, (_, at) => ({
+      ...{ account_id, name: `Old/${at}`, special_use: null, uidvalidity: 1_000_000 + at },
+      keywords: '',
+    }));
+    await store.database.write((tx) => tx.insertInto('mailboxes').values(rows).execute());
+    for (const name of ['Old/1', 'Old/2']) await imap.subscribe(user, name, false);
+    await store.mailstore.renameMailbox(user, 'Old', 'New');
+    const listed = await store.mailstore.listMailboxes(user);
+    assert.equal(listed.filter(({ mailbox }) => mailbox.startsWith('New/')).length, 990);
+    assert.ok(!listed.some(({ mailbox }) => mailbox.startsWith('Old')));
+    const hidden = [...(await imap.subscriptions(user))].toSorted();
+    assert.deepEqual(hidden, [
+      ['New/1', false],
+      ['New/2', false],
+    ]);
+    if (engine === 'sqlite') return;
+    // The number of the statement within its transaction.
+    const { rows: statements } = await sql`select distinct cmin::text from mailboxes
+      where account_id = ${account_id} and name like 'New/%'`.execute(store.database.read);
+    assert.equal(statements.length, 1);
+  });
+
   test('of several requests for the same name at once, one creates the mailbox', async () => {
     const { mailstore } = store;
     const codeOf = (error: unknown) => (error instanceof Refusal ? error.code : String(error));

@@ -9,7 +9,13 @@ import {
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailboxRow, MailboxState, MailboxSummary, MailUser, MessageSet } from './store.ts';
-import { canonicalLevels, defaultMailboxes, flagsFromText, flagsToText } from './syntax.ts';
+import {
+  canonicalLevels,
+  defaultMailboxes,
+  flagsFromText,
+  flagsToText,
+  SEPARATOR,
+} from './syntax.ts';
 
 export const mailboxColumns = [
   'id',
@@ -164,8 +170,22 @@ export class Mailboxes {
       .executeTakeFirstOrThrow();
   }
 
-  async rename(tx: Queries, id: number, name: string): Promise<void> {
-    await tx.updateTable('mailboxes').set({ name }).where('id', '=', id).execute();
+  /** Gives mailboxes of one account new names, all at once: where `a/a` becomes `a`, `a/a/a` gets its old name. */
+  async rename(tx: Queries, renamed: readonly Pick<MailboxRow, 'id' | 'name'>[]): Promise<void> {
+    // A name is unique at each moment of a statement; none ends with the separator.
+    await tx
+      .updateTable('mailboxes')
+      .set(({ eb }) => ({ name: eb('name', '||', SEPARATOR) }))
+      .where(
+        'id',
+        'in',
+        renamed.map(({ id }) => id),
+      )
+      .execute();
+    const rows = renamed.map(({ id, name }) => sql`(cast(${id} as bigint), ${name})`);
+    await sql`update mailboxes set name = renamed.column2
+      from (values ${sql.join(rows)}) as renamed
+      where mailboxes.id = renamed.column1`.execute(tx);
   }
 
   /** Creates the default mailboxes that an account lacks; concurrent calls create them once. */

@@ -83,21 +83,23 @@ export async function forgetUnsubscribed(
   await ofName(tx, { account_id, name }).where('is_on', '=', 0).execute();
 }
 
-/** A mailbox that programs do not show stays so under its new name. */
+/** Mailboxes that programs do not show stay so under their new names, which are given by the old ones. */
 export async function renameUnsubscribed(
   tx: Queries,
-  user: MailUser,
-  from: string,
-  to: string,
+  { accountId: account_id }: MailUser,
+  names: ReadonlyMap<string, string>,
 ): Promise<void> {
-  const account_id = user.accountId;
-  const was = await ofName(tx, { account_id, name: from })
+  const hidden = await tx
+    .deleteFrom('subscriptions')
+    .where('account_id', '=', account_id)
     .where('is_on', '=', 0)
-    .executeTakeFirst();
-  if (was.numDeletedRows === 0n) return;
+    .where('name', 'in', [...names.keys()])
+    .returning('name')
+    .execute();
+  if (hidden.length === 0) return;
   await tx
     .insertInto('subscriptions')
-    .values({ account_id, name: to, is_on: 0 })
+    .values(hidden.map(({ name }) => ({ account_id, name: names.get(name) ?? name, is_on: 0 })))
     .onConflict((conflict) => conflict.columns(['account_id', 'name']).doNothing())
     .execute();
 }

@@ -54,16 +54,13 @@ export class MailboxWriter {
       const [first] = moving;
       if (!first || !(noselect || first.name === from)) throw mailboxNotFound(name);
       const renamed = moving.map((one) => ({ ...one, name: to + one.name.slice(from.length) }));
-      const names = renamed.map((one) => readNewName('to', one.name));
       refuseTaken(
         all.filter((one) => !isMoving(one)),
-        names,
+        renamed.map((one) => readNewName('to', one.name)),
       );
-      // The upper one first: one below it may get its old name, as where `a/a` becomes `a`.
-      for (const [at, one] of renamed.entries()) {
-        await this.#mailboxes.rename(tx, one.id, one.name);
-        await renameUnsubscribed(tx, user, moving[at]?.name ?? '', one.name);
-      }
+      await this.#mailboxes.rename(tx, renamed);
+      const names = new Map(renamed.map((one, at) => [moving[at]?.name ?? '', one.name]));
+      await renameUnsubscribed(tx, user, names);
       const changes = [...moving, ...renamed].map((one) => changeOf(user, one));
       return { state: stateOf({ ...first, name: to }), changes };
     });
