@@ -22,17 +22,21 @@ const writable = (instant: EpochMs): EpochMs => Math.min(Math.max(instant, FIRST
 
 /** `1-Jan-1970`. */
 export function imapDate(instant: EpochMs): string {
-  return dayOf(new Date(writable(instant)).toISOString());
+  return dayOf(new Date(writable(instant)));
 }
 
 /** `17-Jul-1996 02:44:25 +0000`; the day has two characters. */
 export function imapDateTime(instant: EpochMs): string {
-  const iso = new Date(writable(instant)).toISOString();
-  return `${dayOf(iso).padStart(11)} ${iso.slice(11, 19)} +0000`;
+  // Number by number: to write it as ISO 8601 and to cut that took a fifth of a FETCH of ENVELOPE and INTERNALDATE.
+  const at = new Date(writable(instant));
+  const time = `${digits(at.getUTCHours())}:${digits(at.getUTCMinutes())}:${digits(at.getUTCSeconds())}`;
+  return `${dayOf(at).padStart(11)} ${time} +0000`;
 }
 
-const dayOf = (iso: string) =>
-  `${Number(iso.slice(8, 10))}-${MONTHS[Number(iso.slice(5, 7)) - 1]}-${iso.slice(0, 4)}`;
+const dayOf = (at: Date) =>
+  `${at.getUTCDate()}-${MONTHS[at.getUTCMonth()]}-${digits(at.getUTCFullYear(), 4)}`;
+
+const digits = (number: number, count = 2) => `${number}`.padStart(count, '0');
 
 /** Reads `1-Feb-1994`, as the begin of that day; undefined for anything else, such as a day that its month does not have. */
 export function readDate(text: string): EpochMs | undefined {
