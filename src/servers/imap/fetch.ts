@@ -25,7 +25,7 @@ const AHEAD_MAX = 256 * 1024;
 /** The same where flags alone are asked for: they come from the index of the mailbox, and no row is read. */
 const ONLY_FLAGS = 5_000;
 
-export function fetching(isByUid: boolean): Command {
+export function fetching(isByUid: boolean): Command<Answer> {
   return {
     // A client may use the sequence numbers of the next answers only if these stay (RFC 9051 section 5.5).
     tells: isByUid ? 'everything' : 'no removals',
@@ -161,8 +161,9 @@ async function* writeRows(
   pace: Pace,
 ): AsyncGenerator<Output> {
   const binaries = items.filter((item) => 'part' in item);
-  // Parts of several messages at a time: each that is yielded passes several generators.
+  // Of several messages at a time: each that is yielded passes several generators, and a list costs more than its text.
   let told: Part[] = [];
+  let text = '';
   let octets = 0;
   for (const row of rows) {
     const flagged = seen?.get(row.uid);
@@ -191,11 +192,16 @@ async function* writeRows(
         const part = typeof next === 'function' ? await next() : next;
         // A message may have a header of many fields, of which one item asks for other ones than the next.
         if (pace.mustYield) await pace.leaveTurn();
-        told.push(part);
-        octets += typeof part === 'string' ? part.length : 0;
+        if (typeof part === 'string') {
+          text += part;
+          octets += part.length;
+        } else {
+          told.push(text, part);
+          text = '';
+        }
         if (octets < TEXT_MAX) continue;
-        yield told;
-        [told, octets] = [[], 0];
+        yield told.length > 0 ? [...told, text] : text;
+        [told, text, octets] = [[], '', 0];
         isBegun = true;
       }
     } catch (cause) {
@@ -204,7 +210,7 @@ async function* writeRows(
       throw new Bye('A message could not be read to its end', { cause });
     }
   }
-  yield told;
+  yield told.length > 0 ? [...told, text] : text;
 }
 
 /** What is asked for of the bodies of messages, by their ids. */
