@@ -325,6 +325,8 @@ export class Wire {
   }
 
   #wake(): void {
+    if (this.#waitingSince !== undefined) this.#waited += performance.now() - this.#waitingSince;
+    this.#waitingSince = undefined;
     for (const go of this.#waiting.splice(0)) go();
   }
 
@@ -334,12 +336,10 @@ export class Wire {
     }
   }
 
-  async #change(): Promise<void> {
+  #change(): Promise<void> {
     this.#waitingSince ??= performance.now();
-    await new Promise<void>((resolve) => {
+    return new Promise((resolve) => {
       this.#waiting.push(resolve);
     });
-    this.#waited += performance.now() - (this.#waitingSince ?? performance.now());
-    this.#waitingSince = undefined;
   }
 }

@@ -7,6 +7,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import { RecentMessages } from './recent.ts';
 import { runCommand } from './run-command.ts';
 import { type Channel, type ImapMailstore, Session } from './session.ts';
+import type { Output } from './write.ts';
 
 const APPENDED: AppendedByClient = {
   uid: 1,
@@ -51,7 +52,11 @@ async function append(
   const session = new Session({ mailstore, logins, recents, maxMessageBytes: 20 }, channel);
   session.logIn({ accountId, userId, address: 'a@a.test', credentialVersion: 1, expiresAt: 0 });
   let text = '';
-  for await (const output of runCommand(session, ['x APPEND INBOX '], () => {})) text += output;
+  const send = (output: Output) => {
+    text += output;
+    return undefined;
+  };
+  await runCommand(session, ['x APPEND INBOX '], send, () => {});
   return text;
 }
 

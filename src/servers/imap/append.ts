@@ -79,14 +79,13 @@ function readReplaced(command: Cursor): string {
 
 export const append: Command = {
   tells: 'everything',
-  async *run(session, command) {
+  async run(session, command) {
     const head = readAppend(command);
     const { mailstore } = session.services;
     const { state, uids = [] } = await inTurn(session, head, MESSAGES_MAX, (messages) =>
       mailstore.appendMessages(session.user, head.mailbox, messages),
     );
     session.wrote(state.mailbox, uids);
-    yield '';
     return `[APPENDUID ${state.uidvalidity} ${numberSet(uids)}] Stored`;
   },
 };

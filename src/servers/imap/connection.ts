@@ -23,7 +23,7 @@ import { capabilities } from './log-in.ts';
 import { describeSession, type OpenSession } from './open-sessions.ts';
 import { Outgoing } from './outgoing.ts';
 import { passOn } from './pass-on.ts';
-import { runCommand, tellUnasked } from './run-command.ts';
+import { type Ended, runCommand, tellUnasked } from './run-command.ts';
 import { Bye, type Channel, Session } from './session.ts';
 import { TellTimer } from './tell-changes.ts';
 import { Traffic } from './traffic.ts';
@@ -98,8 +98,7 @@ export class Connection implements Channel {
       while (!this.#session.isOver && this.#ending === undefined) {
         const parts = await this.#incoming.next();
         if (parts === undefined) break;
-        if (parts !== 'interrupted') await this.#run(parts);
-        else await this.#send(tellUnasked(this.#session));
+        await this.#answer(parts);
         if (this.#opened && this.#ending === undefined) await this.#passOn(this.#opened);
       }
     } catch (error) {
@@ -212,32 +211,27 @@ export class Connection implements Channel {
   readonly readLiteral: Channel['readLiteral'] = () => this.#incoming.readLiteral();
   readonly nextMessage: Channel['nextMessage'] = () => this.#incoming.nextMessage();
 
-  async #run(parts: CommandParts): Promise<void> {
-    const { onCommand } = this.#settings;
-    const answers = runCommand(this.#session, parts, (ended) => {
-      onCommand?.(ended);
-      if (ended.error === undefined) return;
-      const { name, error } = ended;
-      this.#logger.error({ err: error, command: name }, 'a command failed: the client was told NO');
-    });
-    await this.#send(answers);
-    if (this.#incoming.literal) await this.#incoming.finish();
-    if (this.#mustStartTls) this.#secure();
-  }
-
-  /** Writes answers; the next one is made when the client has read enough of those before. */
-  async #send(answers: AsyncGenerator<Output>): Promise<void> {
+  async #answer(parts: CommandParts | 'interrupted'): Promise<void> {
     try {
-      for await (const part of answers) {
-        const waits = this.#outgoing.add(part);
-        if (waits) await waits;
-      }
+      if (parts === 'interrupted') await tellUnasked(this.#session, this.#send);
+      else await runCommand(this.#session, parts, this.#send, this.#onEnd);
     } finally {
       // What a command was answered before the session cannot go on is sent, too.
       const waits = this.#outgoing.flush();
       if (waits) await waits;
     }
+    if (this.#incoming.literal) await this.#incoming.finish();
+    if (this.#mustStartTls) this.#secure();
   }
+
+  readonly #send = (output: Output) => this.#outgoing.add(output);
+
+  readonly #onEnd = (ended: Ended): void => {
+    this.#settings.onCommand?.(ended);
+    const { name, error } = ended;
+    if (error === undefined) return;
+    this.#logger.error({ err: error, command: name }, 'a command failed: the client was told NO');
+  };
 
   #secure(): void {
     this.#mustStartTls = false;

@@ -9,7 +9,7 @@ import { type Command, No, type Session } from './session.ts';
 function subscribing(isOn: boolean): Command {
   return {
     tells: 'no removals',
-    async *run(session, command) {
+    async run(session, command) {
       const name = canonicalLevels(command.space().mailbox());
       command.end();
       const { mailstore } = session.services;
@@ -20,7 +20,6 @@ function subscribing(isOn: boolean): Command {
       }
       await mailstore.subscribe(session.user, name, isOn);
       session.wrote(name);
-      yield '';
       return isOn ? 'Subscribed' : 'Not subscribed';
     },
   };

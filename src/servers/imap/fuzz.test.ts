@@ -9,6 +9,7 @@ import { RecentMessages } from './recent.ts';
 import { runCommand } from './run-command.ts';
 import { Bye, type Channel, type ImapMailstore, Session } from './session.ts';
 import { View } from './view.ts';
+import type { Output } from './write.ts';
 
 /** 1,000,000 by hand: `IMAP_FUZZ_RUNS=1000000 node --test src/servers/imap/fuzz.test.ts`. */
 const RUNS = Number(process.env.IMAP_FUZZ_RUNS ?? '10000');
@@ -191,11 +192,14 @@ test('every command of any stream has one answer, and no answer has a line of th
         if (isSelected) select(session);
         let text = '';
         const errors: unknown[] = [];
-        const answers = runCommand(session, parts, ({ error }) => {
-          if (error !== undefined) errors.push(error);
-        });
+        const send = (output: Output) => {
+          if (typeof output === 'string') text += output;
+          return undefined;
+        };
         try {
-          for await (const output of answers) if (typeof output === 'string') text += output;
+          await runCommand(session, parts, send, ({ error }) => {
+            if (error !== undefined) errors.push(error);
+          });
         } catch (error) {
           if (!(error instanceof Bye)) throw error;
           text += '* BYE\r\n';

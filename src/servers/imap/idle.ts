@@ -21,11 +21,10 @@ export const idle: Command = {
 
 export const noop: Command = {
   tells: 'everything',
-  async *run(session, command) {
+  async run(session, command) {
     command.end();
     // An event may have been lost.
     session.isBehind = true;
-    yield '';
     return 'Nothing done';
   },
 };

@@ -117,7 +117,12 @@ describe('commands that came together leave others their turn', () => {
       let isOver = false;
       const running = (async () => {
         for (let count = 0; count < 20; count++) {
-          for await (const _ of runCommand(session, [text], () => {}));
+          await runCommand(
+            session,
+            [text],
+            () => undefined,
+            () => {},
+          );
           session.isBehind = false;
         }
       })().finally(() => {

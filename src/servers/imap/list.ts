@@ -240,7 +240,7 @@ export async function tellMailbox(session: Session, name: string, asked: string)
   return writeList(session, name, { mailbox, hasChildren, info });
 }
 
-export const list: Command = {
+export const list: Command<Answer> = {
   tells: 'no removals',
   async *run(session, command) {
     return yield* listMailboxes(session, readListing(command));

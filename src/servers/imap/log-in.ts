@@ -178,10 +178,9 @@ async function* ask(session: Session, challenge: string): AsyncGenerator<string,
 
 export const startTls: Command = {
   tells: 'nothing',
-  async *run(session, command) {
+  async run(session, command) {
     command.end();
     if (session.channel.isSecure) throw new BadCommand('TLS is in use already');
-    yield '';
     return 'Begin TLS';
   },
 };

@@ -1,6 +1,5 @@
 /** QUOTA (RFC 9208): an account has one quota for all its mailboxes together, so there is one root, or none. */
-import type { Cursor } from './cursor.ts';
-import { type Answer, type Command, No, type Session } from './session.ts';
+import { type Command, No, type Session } from './session.ts';
 import { mailbox as writeMailbox } from './write.ts';
 
 /** The name of the root. Not empty: programs that quote nothing could not name it. */
@@ -8,7 +7,7 @@ const ROOT = 'account';
 /** Octets of one unit of STORAGE (section 5.1). */
 const UNIT = 1024;
 
-function quotaCommand(run: (session: Session, command: Cursor) => Answer): Command {
+function quotaCommand(run: Command['run']): Command {
   return { tells: 'no removals', run };
 }
 
@@ -31,8 +30,7 @@ export const getQuotaRoot = quotaCommand(async function* (session, command) {
 });
 
 /** Quotas are set by the operator: QUOTASET is not announced. */
-// biome-ignore lint/correctness/useYield: each command is a generator, and this one only refuses
-export const setQuota = quotaCommand(async function* () {
+export const setQuota = quotaCommand(async () => {
   throw new No('NOPERM', 'The operator sets quotas');
 });
 

@@ -47,21 +47,27 @@ export interface Ended {
   readonly error?: unknown;
 }
 
+/** Passes on a piece of an answer. Returns nothing, or what to wait for before more is made. */
+export type Send = (output: Output) => Promise<void> | undefined;
+
 /**
  * Runs a command.
  *
  * @param onEnd called once, before the tagged answer
  * @throws Bye where the session cannot go on
  */
-export async function* runCommand(
+export async function runCommand(
   session: Session,
   parts: CommandParts,
+  send: Send,
   onEnd: (ended: Ended) => void,
-): AsyncGenerator<Output> {
+): Promise<void> {
   const cursor = new Cursor(parts, session.isUtf8);
   let name = 'other';
   // The command was carried out all the same, and its client is told so first.
   let failure: Bye | undefined;
+  let last: string;
+  let isOk = true;
   session.tag = '';
   try {
     // Also before what is no command: 64 KiB of empty lines in one packet would hold everybody else for a second.
@@ -74,17 +80,42 @@ export async function* runCommand(
     if (name === 'other') throw new BadCommand('The command is not known');
     const command = commandsIn[session.state][name];
     if (!command) throw new BadCommand(`Not while the session is ${session.state}`);
-    const text = yield* command.run(session, cursor);
-    if (command.tells !== 'nothing') failure = yield* tellOthers(session, command);
+    const answer = command.run(session, cursor);
+    const text = await (answer instanceof Promise ? answer : sendAll(answer, send));
+    if (command.tells !== 'nothing') failure = await tellOthers(session, command, send);
     onEnd({ name, outcome: 'ok' });
-    yield `${session.tag} OK ${text}\r\n`;
+    last = `${session.tag} OK ${text}\r\n`;
   } catch (error) {
     tellAgain(session);
-    yield fail(session, name, error, onEnd);
-    return;
+    last = fail(session, name, error, onEnd);
+    isOk = false;
   }
+  const waits = send(last);
+  if (waits) await waits;
   if (failure) throw failure;
-  if (name === 'STARTTLS') session.channel.startTls();
+  if (isOk && name === 'STARTTLS') session.channel.startTls();
+}
+
+/**
+ * Sends what is answered; the next piece is made when the client has read enough of those before.
+ *
+ * @throws Bye where something cannot be sent: no other answer can follow; what the answer throws
+ */
+async function sendAll<Result>(
+  answer: AsyncGenerator<Output, Result>,
+  send: Send,
+): Promise<Result> {
+  for (;;) {
+    const { done, value } = await answer.next();
+    if (done) return value;
+    try {
+      const waits = send(value);
+      if (waits) await waits;
+    } catch (cause) {
+      await answer.return(undefined as Result);
+      throw cause instanceof Bye ? cause : new Bye('Something failed on our side', { cause });
+    }
+  }
 }
 
 /** Milliseconds of a turn of the event loop, for one client and for all who have not logged in. */
@@ -113,17 +144,18 @@ function readName(cursor: Cursor): string {
 }
 
 /** What others changed, and this session was not told yet. @returns why the session cannot go on */
-async function* tellOthers(
+async function tellOthers(
   session: Session,
   { tells }: Command,
-): AsyncGenerator<Output, Bye | undefined> {
+  send: Send,
+): Promise<Bye | undefined> {
   const { view, watches } = session;
   const withRemovals = tells === 'everything';
   const hasUntold = withRemovals && view && view.untold.size > 0;
   const hasNews = session.isBehind || session.told.size > 0 || hasUntold;
   if (!hasNews && !watches?.isBehind) return undefined;
   try {
-    yield* tellNews(session, withRemovals);
+    await sendAll(tellNews(session, withRemovals), send);
     return undefined;
   } catch (error) {
     if (error instanceof Bye) return error;
@@ -153,10 +185,10 @@ const isPassing = (error: unknown) =>
  *
  * @throws Bye where the session cannot go on, and what nobody expected
  */
-export async function* tellUnasked(session: Session): AsyncGenerator<Output> {
+export async function tellUnasked(session: Session, send: Send): Promise<void> {
   if (!session.watches) return;
   try {
-    yield* tellNews(session, false);
+    await sendAll(tellNews(session, false), send);
   } catch (error) {
     if (error instanceof Bye || !isPassing(error)) throw error;
     // It is told with the next change, or with the check after a minute.

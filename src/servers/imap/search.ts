@@ -10,7 +10,7 @@ import { names } from './search-keys.ts';
 import type { Answer, Command, Session } from './session.ts';
 import { numberSet } from './write.ts';
 
-export function searching(isByUid: boolean): Command {
+export function searching(isByUid: boolean): Command<Answer> {
   return {
     tells: isByUid ? 'everything' : 'no removals',
     run: (session, command) => {

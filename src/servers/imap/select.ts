@@ -20,7 +20,7 @@ interface Resync {
 export const select = opening(false);
 export const examine = opening(true);
 
-function opening(isReadOnly: boolean): Command {
+function opening(isReadOnly: boolean): Command<Answer> {
   return {
     tells: 'nothing',
     async *run(session, command) {
@@ -28,7 +28,8 @@ function opening(isReadOnly: boolean): Command {
       const resync = command.has(' ') ? readParameters(session, command) : undefined;
       command.end();
       // A mailbox that was selected is closed, also where the next one cannot be opened.
-      yield session.closed;
+      const { closed } = session;
+      if (closed !== '') yield closed;
       await session.closeMailbox();
       try {
         return yield* open(session, name, isReadOnly, resync);
@@ -90,15 +91,18 @@ async function* open(
   const recent = isRev2 ? undefined : session.services.recents.open(mailbox, isReadOnly);
   const view = new View({ mailbox, uids: index.uids, token, isReadOnly, keywords, recent });
   session.openMailbox(view);
-  yield view.tellKeywords() + view.tellSize();
   const hasUnseen = !isRev2 && mailbox.unseen > 0;
   const first = hasUnseen ? index.flags.findIndex((flags) => !hasFlag(flags, '\\Seen')) + 1 : 0;
-  if (first > 0) yield `* OK [UNSEEN ${first}] The first unread message\r\n`;
-  yield `* OK [UIDVALIDITY ${mailbox.uidvalidity}] UIDs are valid\r\n`;
-  yield `* OK [UIDNEXT ${Math.max(mailbox.uidnext, view.lastUid + 1)}] The next UID\r\n`;
-  yield `* OK [HIGHESTMODSEQ ${token}] Changes have numbers\r\n`;
-  yield `* OK [MAILBOXID (${imap.objectIds.mailbox(mailbox)})] Stays when it is renamed\r\n`;
-  if (isRev2) yield await tellMailbox(session, mailbox.name, name);
+  // In one piece: each that is yielded passes several generators.
+  yield [
+    view.tellKeywords() + view.tellSize(),
+    first > 0 ? `* OK [UNSEEN ${first}] The first unread message\r\n` : '',
+    `* OK [UIDVALIDITY ${mailbox.uidvalidity}] UIDs are valid\r\n`,
+    `* OK [UIDNEXT ${Math.max(mailbox.uidnext, view.lastUid + 1)}] The next UID\r\n`,
+    `* OK [HIGHESTMODSEQ ${token}] Changes have numbers\r\n`,
+    `* OK [MAILBOXID (${imap.objectIds.mailbox(mailbox)})] Stays when it is renamed\r\n`,
+    isRev2 ? await tellMailbox(session, mailbox.name, name) : '',
+  ].join('');
   if (resync?.uidvalidity === mailbox.uidvalidity) yield* tellSince(session, view, resync);
   return `[${isReadOnly ? 'READ-ONLY' : 'READ-WRITE'}] The mailbox is open`;
 }
@@ -132,10 +136,9 @@ export const status: Command = {
 
 export const unselect: Command = {
   tells: 'nothing',
-  async *run(session, command) {
+  async run(session, command) {
     command.end();
     await session.closeMailbox();
-    yield '';
     return 'Closed';
   },
 };

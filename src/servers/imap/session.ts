@@ -232,13 +232,14 @@ const DELETED = 'Some of the messages have been deleted';
 export const GONE = `[EXPUNGEISSUED] ${DELETED}`;
 export const gone = (): No => new No('EXPUNGEISSUED', DELETED);
 
-export interface Command {
+export interface Command<Answering = Answer | Promise<string>> {
   /**
    * What is told of others' changes before the tagged answer (RFC 9051 section 5.5): removals only where the client knows
    * that sequence numbers may change.
    */
   readonly tells: 'everything' | 'no removals' | 'nothing';
-  run(session: Session, command: Cursor): Answer;
+  /** @returns also a promise of the text of its OK, where it tells nothing else */
+  run(session: Session, command: Cursor): Answering;
 }
 
 /** The command failed: NO, with a code (RFC 5530). */

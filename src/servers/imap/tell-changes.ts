@@ -32,13 +32,13 @@ export async function* tellChanges(
   } else view.flagsToken ??= String(view.highestModseq);
   const { added, removed, token, flags, many } = await readNews(session, tellsFlags);
   // Before anything changes the view: what fails until here is told the next time.
-  yield flags;
+  if (flags !== '') yield flags;
   if (many.length > 0) yield* fetchFlags(session, many);
   for (const uid of added) view.add(uid);
   for (const uid of removed) view.untold.add(uid);
   view.token = token;
   // After the flags, which name messages by the numbers that the client still has.
-  if (withRemovals) yield* tellRemovals(session, view);
+  if (withRemovals) for (const line of tellRemovals(session, view)) yield line;
   else if (view.untold.size === 0) view.highestModseq = highestOf(view);
   told.clear();
   const unknown = added.filter((uid) => !made.delete(uid));

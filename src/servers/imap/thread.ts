@@ -6,7 +6,7 @@ import { Pace, showProgress } from './long-work.ts';
 import { readCharset, readKeys, type SearchKey } from './parse-search.ts';
 import { inTurn } from './search.ts';
 import { names } from './search-keys.ts';
-import type { Command, Session } from './session.ts';
+import type { Answer, Command, Session } from './session.ts';
 import { findMatches } from './sort.ts';
 import { readBaseSubject, readTexts, refuseTooMany, textKey } from './sort-keys.ts';
 import { threadNumbers } from './thread-numbers.ts';
@@ -20,7 +20,7 @@ const AT_A_TIME = 4_096;
 /** Characters that are passed on together. */
 const JOINED = 32 * 1024;
 
-export function threading(isByUid: boolean): Command {
+export function threading(isByUid: boolean): Command<Answer> {
   return {
     tells: isByUid ? 'everything' : 'no removals',
     async *run(session, command) {
