@@ -41,7 +41,12 @@ onEachEngine('saving drafts', (engine) => {
   async function saved(account: TestAccount, body: object) {
     const answer = await save(account, body);
     assert.equal(answer.status, 201, JSON.stringify(answer.body));
-    return answer.body as { mailbox: string; uid: number; uidvalidity: string };
+    return answer.body as {
+      mailbox: string;
+      uid: number;
+      uidvalidity: string;
+      parts: readonly string[];
+    };
   }
 
   async function read(account: TestAccount, { mailbox, uid }: { mailbox: string; uid: number }) {
@@ -139,6 +144,20 @@ onEachEngine('saving drafts', (engine) => {
     assert.deepEqual(await Promise.all(files), ['plan.csv: a,b', 'mail.eml: a']);
     // Nobody was answered.
     assert.deepEqual((await service.look(ann)).get('INBOX')?.get(1), []);
+  });
+
+  test('the answer says which parts the files are, also beside pictures that the text shows', async () => {
+    const ann = await service.makeAccount();
+    const attachments = ['a', 'b', 'c'].map((contentId) => ({
+      ...{ filename: contentId, content: Buffer.from(contentId).toString('base64') },
+      ...(contentId === 'b' && { contentType: 'image/png', contentId, inline: true }),
+    }));
+    for (const html of [undefined, '<img src="cid:b">']) {
+      const { mailbox, uid, parts } = await saved(ann, { ...(html && { html }), attachments });
+      const files = parts.map((part) => fileOf(ann, mailbox, uid, part));
+      assert.deepEqual(await Promise.all(files), ['a', 'b', 'c'], `${parts}`);
+    }
+    assert.deepEqual((await saved(ann, { text: 'a' })).parts, []);
   });
 
   test('what is no draft is not removed, and one that is gone is in nobody’s way', async () => {

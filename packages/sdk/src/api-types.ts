@@ -2426,6 +2426,17 @@ export interface SaveDraftBody {
   };
 }
 
+/** Where a draft was stored. */
+export interface SavedDraft {
+  /** Name of the mailbox. */
+  mailbox: string;
+  uidvalidity: string;
+  /** UID of the message in its mailbox. */
+  uid: number;
+  /** Part numbers of its attachments, in the order of the request: the next save names them in place of their bytes. */
+  parts: string[];
+}
+
 export interface CancelSendBody {
   /** The id of the sent message. */
   id: string;
@@ -3755,7 +3766,7 @@ export interface Operations {
     path: Record<never, never>;
     query: Record<never, never>;
     body: SaveDraftBody;
-    answer: StoredMessage;
+    answer: SavedDraft;
   };
   /** Cancel a message */
   cancelSend: {
@@ -3833,7 +3844,7 @@ export interface MailAnswers {
   'POST /mail/messages': ReadMessagesAnswer;
   'POST /mail/search': SearchMessagesAnswer;
   'GET /mail/attachment': Uint8Array;
-  'POST /mail/drafts': StoredMessage;
+  'POST /mail/drafts': SavedDraft;
   'POST /mail/sends/cancel': CancelSendAnswer;
   'POST /mail/sends/read': ReadSendsAnswer;
   'GET /mail/sends/{id}': Send;

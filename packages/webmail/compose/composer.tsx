@@ -115,21 +115,9 @@ async function startContent(what: Writing): Promise<ComposeContent> {
     throw new Error('Its text is too long to be changed here.');
   }
   if (what.kind === 'forward') return forwardContent(read, signature);
-  if (what.kind === 'draft') return await withBytes(account, draftContent(read));
+  if (what.kind === 'draft') return draftContent(read);
   const toAll = what.kind === 'reply-all';
   return replyContent(read, { own: [account.address], signature, toAll });
-}
-
-/** The files of a draft are fetched: the draft that has them goes when it is saved anew. */
-async function withBytes(account: Account, content: ComposeContent): Promise<ComposeContent> {
-  const files = await Promise.all(
-    content.files.map(async ({ from, ...file }) => {
-      if (!from) return file;
-      const bytes = await account.client.mailbox(from.mailbox).attachment(from.id, from.part);
-      return { ...file, content: bytes };
-    }),
-  );
-  return { ...content, files };
 }
 
 function startSession(what: Writing, content: ComposeContent): ComposeSession {

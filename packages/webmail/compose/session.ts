@@ -8,7 +8,13 @@ import type { MessageId, Operation, SendOperation } from '../../sdk/src/mail/cli
 import type { Account } from '../state/parts.ts';
 import { formatFull, reasonOf } from '../ui/format.ts';
 import { FILES_MAX, findMissingFile, findTrouble, uploadSize } from './checks.ts';
-import { type ComposeContent, isUnwritten, type TextOf, toOutgoing } from './content.ts';
+import {
+  type ComposeContent,
+  type ComposeFile,
+  isUnwritten,
+  type TextOf,
+  toOutgoing,
+} from './content.ts';
 
 /** The pause after the last key before a draft is saved. */
 const PAUSE_MS = 2_000;
@@ -129,10 +135,16 @@ export class ComposeSession {
     }
     const version = this.#version;
     try {
+      const saved = [...this.content.files];
       const { draft, ...mail } = toOutgoing(this.content, page.textOf);
-      const { mailbox, id, operation } = await this.client.saveDraft(mail, draft);
+      const { mailbox, id, attachments, operation } = await this.client.saveDraft(mail, draft);
       const before = this.content.kept;
       this.content.kept = { mailbox, id };
+      // The server has them: the next save names them.
+      this.content.files = this.content.files.map((file) => {
+        const { from } = attachments[saved.indexOf(file)] ?? file;
+        return { ...file, from };
+      });
       await this.#stored();
       this.#savedVersion = version;
       if (this.trouble.value === this.#saveTrouble) this.trouble.value = undefined;
@@ -171,7 +183,7 @@ export class ComposeSession {
       return;
     }
     // That one is there still, and the next save takes its place.
-    Object.assign(this.content, { kept: before, forget });
+    Object.assign(this.content, { kept: before, forget, files: withBytes(error, this.content) });
     if (this.#isEnded || this.#isLeft) {
       this.#options.page.comeBack({ ...this.content });
       // Once: of what was saved before it nothing is told.
@@ -212,7 +224,8 @@ export class ComposeSession {
     const content = { ...this.content };
     this.#end();
     try {
-      if (kept) await this.client.mailbox(kept.mailbox).delete([kept.id], { forever: true });
+      // Into Trash: its files are there, if it is wanted again.
+      if (kept) await this.client.mailbox(kept.mailbox).delete([kept.id]);
       page.say('Draft thrown away', () => page.reopen(content));
     } catch (error) {
       page.sayFailure('The draft was not deleted', error);
@@ -296,7 +309,11 @@ export class ComposeSession {
       unsay();
       // The page tells of refusals. What another tab took back is a draft there.
       if (!isTakenBack && error instanceof ApiError)
-        page.comeBack({ ...content, forget: () => account.settle(sent, 'forget') });
+        page.comeBack({
+          ...content,
+          files: withBytes(error, content),
+          forget: () => account.settle(sent, 'forget'),
+        });
     });
   }
 
@@ -305,4 +322,10 @@ export class ComposeSession {
     this.#isEnded = true;
     this.#options.page.close();
   }
+}
+
+/** Files that are not at the server any more are sent again, where they were chosen here: another device removed the draft. */
+function withBytes({ code }: ApiError, { files }: ComposeContent): ComposeFile[] {
+  if (code !== 'message_not_found' && code !== 'part_not_found') return files;
+  return files.map(({ from, ...file }) => (file.content ? file : { ...file, from }));
 }

@@ -40,7 +40,11 @@ function startSession(start: Partial<ComposeContent> = {}) {
       log.push(`save ${mail.text?.trim()}`);
       if (replaces) drafts.delete(Number(replaces.id));
       drafts.set(id, mail);
-      return { mailbox: 'Drafts', id, operation: operation() };
+      const attachments = (mail.attachments ?? []).map((file, index) => ({
+        ...file,
+        from: { mailbox: 'Drafts', id, part: `~${index}` },
+      }));
+      return { mailbox: 'Drafts', id, attachments, operation: operation() };
     },
     async send(mail, options) {
       await setTimeout(1);
@@ -285,6 +289,27 @@ test('an empty subject and a forgotten file are asked about, each once', async (
   await session.send();
   assert.equal(sent.length, 1);
   assert.equal(log.filter((line) => line.endsWith('?')).length, 2);
+});
+
+test('files that a draft has are named by the next save and by the mail', async () => {
+  const { session, drafts, sent } = startSession(TO_BOB);
+  const fromOf = (files: OutgoingMail['attachments']) => files?.map(({ from }) => from?.id);
+  session.attach([new File(['a'], 'a.txt')]);
+  await session.save();
+  session.attach([new File(['b'], 'b.txt')]);
+  await session.save();
+  const [id, mail] = [...drafts].at(-1) ?? [];
+  assert.deepEqual(fromOf(mail?.attachments), [Number(id) - 1, undefined]);
+  await session.send();
+  assert.deepEqual(fromOf(sent[0]?.attachments), [id, id]);
+  // Another device removed the draft: what is here is sent again.
+  const again = startSession({ ...session.content });
+  const problem = JSON.stringify({ code: 'message_not_found', detail: 'gone' });
+  again.state.refusal = new ApiError(new Response(null, { status: 404 }), problem, 1);
+  again.session.change({ text: 'x' });
+  await again.session.save();
+  await setTimeout(1);
+  assert.deepEqual(fromOf(again.session.content.files), [undefined, undefined]);
 });
 
 test('what is thrown away takes its draft along, and can be had again', async () => {

@@ -35,7 +35,7 @@ const base: Composition = {
 async function write(composition: Partial<Composition>): Promise<Buffer> {
   const whole = { ...base, ...composition };
   checkComposition(whole);
-  return buffer(await composeMessage(whole));
+  return buffer((await composeMessage(whole)).source);
 }
 
 function parse(source: Buffer) {

@@ -4,6 +4,7 @@
  */
 import type { Readable } from 'node:stream';
 import { encodeWord } from 'nodemailer/lib/mime-funcs';
+import type MimeNode from 'nodemailer/lib/mime-node';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { decodeWords, hasHidden, parseAddress } from '../../protocols/message/message.ts';
 import { isWritablePath } from '../../protocols/smtp-client/smtp-client.ts';
@@ -224,16 +225,21 @@ export function recipientsOf({ to, cc, bcc }: Pick<Composition, 'to' | 'cc' | 'b
   return [...seen.values()];
 }
 
-/**
- * Writes a message that {@link checkComposition} has accepted.
- *
- * @returns its source with CRLF line ends, including Bcc, which is removed when it is sent
- */
-export async function composeMessage(composition: Composition): Promise<Readable> {
+/** A message as it is written. */
+export interface Composed {
+  /** With CRLF line ends, including Bcc, which is removed when it is sent. */
+  readonly source: Readable;
+  /** Part numbers of the attachments, in their order. */
+  readonly parts: readonly string[];
+}
+
+/** Writes a message that {@link checkComposition} has accepted. */
+export async function composeMessage(composition: Composition): Promise<Composed> {
   library ??= import('nodemailer/lib/mail-composer');
   const { default: MailComposer } = await library;
   const { from, to, cc, bcc, replyTo, subject, text, html, attachments } = composition;
   const { headers, inReplyTo, references, messageId, date } = composition;
+  const files = attachments.map(({ open }) => open());
   const composer = new MailComposer({
     from: writeAddress(from),
     to: to.map(writeAddress),
@@ -244,8 +250,8 @@ export async function composeMessage(composition: Composition): Promise<Readable
     // A message without any text gets an empty text, so that it is not only attachments.
     ...((text !== undefined || html === undefined) && { text: text ?? '' }),
     ...(html !== undefined && { html }),
-    attachments: attachments.map(({ filename, contentType, contentId, inline, open }) => ({
-      content: open(),
+    attachments: attachments.map(({ filename, contentType, contentId, inline }, index) => ({
+      content: files[index],
       contentType,
       filename: filename ?? false,
       contentDisposition: inline === true ? 'inline' : 'attachment',
@@ -266,7 +272,19 @@ export async function composeMessage(composition: Composition): Promise<Readable
   });
   const message = composer.compile();
   message.keepBcc = true;
-  return message.createReadStream();
+  const numbers = new Map(numberLeaves(message));
+  const parts = files.map((file) => numbers.get(file) ?? '');
+  return { source: message.createReadStream(), parts };
+}
+
+/** The contents of a message by the numbers that IMAP gives them (RFC 9051 section 6.4.5). */
+function* numberLeaves(
+  { content, childNodes }: MimeNode,
+  number = '',
+): Generator<[unknown, string]> {
+  if (childNodes.length === 0) yield [content, number];
+  for (const [index, child] of childNodes.entries())
+    yield* numberLeaves(child, `${number && `${number}.`}${index + 1}`);
 }
 
 /**

@@ -9,7 +9,12 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { AcceptOptions } from './accept.ts';
 import type { PinnedLocation } from './copies.ts';
 
-interface NewDraft {
+/** Where a draft is, with the part numbers of its files, in the order in which it was given them. */
+export interface SavedDraft extends PinnedLocation {
+  readonly parts: readonly string[];
+}
+
+interface NewDraft extends Pick<SavedDraft, 'parts'> {
   readonly user: MailUser;
   readonly domainId: number;
   readonly staged: StagedMessage;
@@ -28,9 +33,9 @@ interface NewDraft {
  */
 export async function saveDraft(
   { database, bodies, copies }: Pick<AcceptOptions, 'database' | 'bodies' | 'copies'>,
-  { user, domainId, staged, messageId, replaced }: NewDraft,
-  within?: InTransaction<PinnedLocation>,
-): Promise<PinnedLocation> {
+  { user, domainId, staged, messageId, replaced, parts }: NewDraft,
+  within?: InTransaction<SavedDraft>,
+): Promise<SavedDraft> {
   const { body } = staged;
   const texts = await describeMessage(bodies, staged);
   const copy = await copies.keep(user, { use: '\\Drafts', texts, body, messageId });
@@ -38,10 +43,11 @@ export async function saveDraft(
     database.write(async (tx) => {
       const bodyId = await bodies.commit(tx, body);
       const { location, afterCommit } = await copy.commit(tx, bodyId);
+      const saved = { ...location, parts };
       const removed = replaced && (await copies.remove(tx, user, replaced, { domainId, bodyId }));
-      await within?.(tx, location);
+      await within?.(tx, saved);
       // A mail server keeps the message: nothing here names its body.
-      return { location, afterCommit, removed, files: await bodies.release(tx, [bodyId]) };
+      return { saved, afterCommit, removed, files: await bodies.release(tx, [bodyId]) };
     });
   const stored = await copies.inLine([user.accountId], write).catch(async (error: unknown) => {
     if (error instanceof Refusal) await copy.undo();
@@ -50,5 +56,5 @@ export async function saveDraft(
   await stored.afterCommit();
   await stored.removed?.();
   await bodies.removeFiles(stored.files);
-  return stored.location;
+  return stored.saved;
 }

@@ -40,7 +40,7 @@ import {
   type SendTimes,
 } from './read-request.ts';
 import { readSource } from './read-source.ts';
-import { saveDraft } from './save-draft.ts';
+import { type SavedDraft, saveDraft } from './save-draft.ts';
 import {
   type Accepted,
   findAccepted,
@@ -108,7 +108,8 @@ export class Sending {
     const answered = inReplyTo && (await pinLocation(mailstore, user, inReplyTo));
     const composition = await readRequest(request, { mailstore, user, account, own, onRead });
     const written = draft && (await findDraft(mailstore, user, draft));
-    const staged = await this.#stage(await composeMessage(composition));
+    const { source } = await composeMessage(composition);
+    const staged = await this.#stage(source);
     return this.#accept({
       user,
       account,
@@ -172,9 +173,9 @@ export class Sending {
     user: MailUser,
     request: DraftRequest,
     key?: string,
-    within?: InTransaction<PinnedLocation>,
+    within?: InTransaction<SavedDraft>,
     onRead?: OnRead,
-  ): Promise<PinnedLocation> {
+  ): Promise<SavedDraft> {
     const { database, bodies, mailstore, now } = this.#options;
     const named = key === undefined ? undefined : { key, hash: hashOf(request) };
     const account = await findSendingAccount(database.read, user.accountId);
@@ -184,15 +185,13 @@ export class Sending {
     const context = { mailstore, user, account, own, onRead };
     const composition = await readRequest(request, context, checkDraft);
     const replaced = draft && (await findDraft(mailstore, user, draft));
-    const staged = await this.#stage(await composeMessage(composition));
+    const { source, parts } = await composeMessage(composition);
+    const staged = await this.#stage(source);
     const messageId = named && own.messageId;
     try {
       const { domainId } = account;
-      return await saveDraft(
-        this.#options,
-        { user, domainId, staged, messageId, replaced },
-        within,
-      );
+      const draft = { user, domainId, staged, messageId, replaced, parts };
+      return await saveDraft(this.#options, draft, within);
     } catch (error) {
       // After any other error the commit may have happened: the sweep decides then.
       if (error instanceof Refusal) await bodies.discard(staged.body);

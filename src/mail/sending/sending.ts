@@ -13,6 +13,7 @@ export type { ComposeRequest, GivenAttachment, SendTimes } from './read-request.
 export { type Receiver, topReceivers } from './receivers.ts';
 export { readReport } from './reports.ts';
 export { renewSends } from './restored-sends.ts';
+export type { SavedDraft } from './save-draft.ts';
 export { Sending } from './send.ts';
 export { type Accepted, deleteSendsOf, SEND, type SendStatus } from './send-rows.ts';
 export { ServerCopies } from './server-copies.ts';

@@ -3,7 +3,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import type { Accepted, PinnedLocation, Sending, SendStatus } from '../../mail/sending/sending.ts';
+import type { Accepted, SavedDraft, Sending, SendStatus } from '../../mail/sending/sending.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
 import { LargeRequests } from './large-requests.ts';
 import { readMessage, storedMessage } from './mail-append.ts';
@@ -70,6 +70,19 @@ const statusAnswer = Type.Unsafe<SendStatus>(
       ),
     },
     { title: 'Send', description: 'A message that an account sent.' },
+  ),
+);
+
+const savedDraft = Type.Unsafe<SavedDraft>(
+  Type.Object(
+    {
+      ...storedMessage.properties,
+      parts: Type.Array(Type.String({ examples: ['2'] }), {
+        description:
+          'Part numbers of its attachments, in the order of the request: the next save names them in place of their bytes.',
+      }),
+    },
+    { title: 'SavedDraft', description: 'Where a draft was stored.' },
   ),
 );
 
@@ -192,19 +205,19 @@ function draftRoute(app: Api, tools: RouteTools, sending: Sending, large: LargeR
       summary: 'Save a draft',
       operationId: 'saveDraft',
       description:
-        'Stores a message in the mailbox of drafts, with `\\Draft` and `\\Seen`; nothing is sent. Members are those of `POST /mail/send`, and nothing has to be complete: recipients may be missing, or be no addresses yet. Files of other messages are named by `mailbox`, `uid` and `part`, also those of the draft that it takes the place of.',
+        'Stores a message in the mailbox of drafts, with `\\Draft` and `\\Seen`; nothing is sent. Members are those of `POST /mail/send`, and nothing has to be complete: recipients may be missing, or be no addresses yet. Files of other messages are named by `mailbox`, `uid` and `part`, also those of the draft that it takes the place of: the answer says which parts they are.',
       body: draftBody,
-      response: { 201: storedMessage },
+      response: { 201: savedDraft },
     },
     config: { refusals: [...refusals, 'mailbox_refused', 'mail_server_refused'] },
     handler: (request, reply) => large.work(request, save(request, reply)),
   });
 
-  async function save(request: FastifyRequest, reply: FastifyReply): Promise<PinnedLocation> {
+  async function save(request: FastifyRequest, reply: FastifyReply): Promise<SavedDraft> {
     const user = await tools.authenticateMail(request);
     reply.code(201);
     const draft = request.body as Static<typeof draftBody>;
-    const within = answerWithin<PinnedLocation>(request, 201, (stored) => stored);
+    const within = answerWithin<SavedDraft>(request, 201, (stored) => stored);
     const onRead = (octets: number) => large.add(request, reply, user, octets);
     return sending.saveDraft(user, draft, readKey(request), within, onRead);
   }

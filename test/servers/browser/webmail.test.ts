@@ -618,14 +618,22 @@ test('what a search found is in the list again when the server refuses to move i
   await context.close();
 });
 
-test('an answer that was left as a draft is still an answer when it is sent', async () => {
+test('an answer that was left as a draft is still an answer when it is sent, and its file was sent once', async () => {
   const { id, address } = await pages.newAccount();
   await pages.send(address, 'Question', { messageId: '<question@sender.test>' });
-  const { page, assertQuiet } = await openWebmail(pages, address);
+  const { page, requests, assertQuiet } = await openWebmail(pages, address);
+  const buffer = Buffer.alloc(300_000, 'The plan. ');
+  const inBase64 = buffer.toString('base64');
+  const bodies: string[] = [];
+  page.on('request', (request) => bodies.push(request.postData() ?? ''));
   await rowOf(page, 'Question').click();
   await page.locator('.message-body').getByText('Text of Question').waitFor();
   await page.keyboard.press('r');
   const form = page.getByRole('dialog').filter({ has: page.getByLabel('Subject') });
+  await form
+    .getByLabel('Attach files')
+    .setInputFiles({ name: 'plan.txt', mimeType: 'text/plain', buffer });
+  await form.getByText('Draft saved').waitFor();
   await form.getByLabel('Text', { exact: true }).fill('Half an answer');
   await form.getByRole('button', { name: 'Save and close' }).click();
   await form.waitFor({ state: 'detached' });
@@ -634,13 +642,30 @@ test('an answer that was left as a draft is still an answer when it is sent', as
   await goTo(page, 'Drafts');
   await rowOf(page, 'Re: Question').click();
   await form.getByText('bob', { exact: false }).first().waitFor();
+  await form.getByLabel('Text', { exact: true }).fill('All of it');
+  await form.getByText('Draft saved').waitFor();
+  // Whoever throws it away and wants it again has its file.
+  await form.getByRole('button', { name: 'More', exact: true }).click();
+  await page.getByRole('menuitem', { name: 'Throw away' }).click();
+  await form.waitFor({ state: 'detached' });
+  await serverHas(id, 'Drafts', []);
+  await page.getByRole('button', { name: 'Undo' }).last().click();
+  await form.getByText('plan.txt').waitFor();
   await form.getByRole('button', { name: 'Send', exact: true }).click();
   await serverHas(id, 'Sent', ['Re: Question']);
   const { changes } = await pages.callMail(id, 'POST', '/mail/sync', {
     mailbox: 'Sent',
     fields: ['envelope'],
   });
-  assert.equal(changes.added[0].envelope.inReplyTo, '<question@sender.test>');
+  const [{ uid, envelope }] = changes.added;
+  assert.equal(envelope.inReplyTo, '<question@sender.test>');
+  const sent = await pages.callMail(id, 'GET', `/mail/content?mailbox=Sent&uid=${uid}`);
+  assert.deepEqual(
+    sent.attachments.map((file: { filename: string; size: number }) => [file.filename, file.size]),
+    [['plan.txt', buffer.length]],
+  );
+  assert.equal(bodies.filter((body) => body.includes(inBase64)).length, 1);
+  assert.ok(!requests.some((url) => url.includes('/mail/attachment')));
   assertQuiet();
 });
 

@@ -1,6 +1,6 @@
 /** Mail of the user as the API takes it, whether it is sent or a draft. */
 import type { Copy } from './copy.ts';
-import { follow, locate, locateLeft } from './named.ts';
+import { findFile, follow, locate, locateLeft } from './named.ts';
 import { toError } from './operation.ts';
 import type { OperationRow } from './rows.ts';
 
@@ -11,9 +11,12 @@ export const BINARY = 'application/octet-stream';
 export function writeMail(operation: OperationRow, copy: Copy): Record<string, unknown> {
   const { kind, mail, undoSeconds } = operation;
   const { draft, inReplyTo, attachments, sendAt, ...rest } = mail ?? {};
-  const files = attachments?.map(({ from, size: _, ...attachment }) =>
-    from ? { ...attachment, ...locate(follow(from, copy), copy), part: from.part } : attachment,
-  );
+  const files = attachments?.map((file) => {
+    const { from, blob, size: _, before: __, ...attachment } = findFile(file, copy);
+    return from
+      ? { ...attachment, ...locate(follow(from, copy), copy), part: from.part }
+      : { ...attachment, blob };
+  });
   return {
     ...rest,
     // What it answers may be gone; the mail goes all the same.

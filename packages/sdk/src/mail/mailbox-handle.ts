@@ -16,16 +16,18 @@ import type {
 import { BINARY } from './compose.ts';
 import type { Copy, NewOperation } from './copy.ts';
 import { changeFlags } from './fold.ts';
-import { locateLeft } from './named.ts';
+import { findFile, locateLeft, numbered } from './named.ts';
 import { type OperationTools, StoredOperation, toOperation } from './operation.ts';
 import {
   type FlagsBefore,
   factsOf,
   isWaiting,
+  localPart,
   MAX_IDS,
   type MessageFacts,
   madeBy,
   readLocalId,
+  readLocalPart,
   type StoredMail,
 } from './rows.ts';
 import type { ReadView } from './telling.ts';
@@ -137,7 +139,13 @@ export class StoredMailbox implements MailboxHandle {
     this.#ask(id, ({ draft, mailbox, uid }) =>
       draft
         ? this.#draftFile(draft, part)
-        : this.#parts.server.call('GET /mail/attachment', { query: { mailbox, uid, part } }),
+        : this.#parts.server.call('GET /mail/attachment', {
+            query: {
+              mailbox,
+              uid,
+              part: numbered({ mailbox, id, part }, this.#parts.copy).part,
+            },
+          }),
     );
 
   readonly source = (id: MessageId): Promise<Blob> =>
@@ -245,7 +253,8 @@ export class StoredMailbox implements MailboxHandle {
   }
 
   async #draftFile({ attachments = [] }: StoredMail, part: string): Promise<Blob> {
-    const { blob, contentType = BINARY, from } = attachments[Number(part)] ?? {};
+    const file = attachments[readLocalPart(part) ?? -1] ?? {};
+    const { blob, contentType = BINARY, from } = findFile(file, this.#parts.copy);
     if (from) return await this.#parts.mailbox(from.mailbox).attachment(from.id, from.part);
     const bytes = await this.#parts.copy.bytes(blob);
     if (!bytes) throw new TypeError(`there is no part ${part}`);
@@ -273,7 +282,7 @@ function readDraft(draft: StoredMail, message: ReadMessage['message'], copy: Cop
   const attachments = files.map((file, index) => {
     const { filename, contentType = BINARY, contentId, inline = false, size = 0 } = file;
     return {
-      ...{ part: String(index), contentType, size, inline },
+      ...{ part: localPart(index), contentType, size, inline },
       ...(filename !== undefined && { filename }),
       ...(contentId !== undefined && { contentId }),
     };

@@ -5,9 +5,13 @@ import type { Copy } from './copy.ts';
 import {
   localId,
   type MessageRow,
+  madeBy,
   type NamedMessage,
+  type NamedPart,
   type OperationRow,
   placedIn,
+  readLocalPart,
+  type StoredAttachment,
   uidOf,
 } from './rows.ts';
 
@@ -62,6 +66,31 @@ export function follow<Message extends NamedMessage>(message: Message, copy: Cop
   const moved = { ...message, mailbox, id: localId(seq, index), uidvalidity: undefined };
   return follow(moved, copy);
 }
+
+/** A part with the number that the server gave it, where it has the draft by now. */
+export function numbered<Part extends NamedPart>(from: Part, copy: Copy): Part {
+  const index = readLocalPart(from.part);
+  const part = index === undefined ? undefined : madeBy(from.id, copy.operations)?.parts?.[index];
+  return part === undefined ? from : { ...from, part };
+}
+
+/** Where the bytes of a file are by now: a part of a message that the server has, or a blob. */
+export function findFile(file: StoredAttachment, copy: Copy): StoredAttachment {
+  const from = file.from && numbered(file.from, copy);
+  const index = from && readLocalPart(from.part);
+  if (index === undefined) return { ...file, from, before: undefined };
+  // The draft did not go: its files are where they were before.
+  const own = from && madeBy(from.id, copy.operations)?.mail?.attachments?.[index];
+  const { blob, size, before } = file;
+  return findFile({ ...file, blob, size, from: before, ...(own && pickPlace(own)) }, copy);
+}
+
+const pickPlace = ({ blob, size, from, before }: StoredAttachment) => ({
+  blob,
+  size,
+  from,
+  before,
+});
 
 /** The row of a message, where the copy has it. */
 export async function findNamed(

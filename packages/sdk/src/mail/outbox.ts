@@ -8,9 +8,11 @@ import {
   isWaiting,
   localId,
   MAX_IDS,
+  type NamedPart,
   type OperationRow,
   type Reading,
   readLocalId,
+  readLocalPart,
   type StoredError,
 } from './rows.ts';
 
@@ -49,7 +51,8 @@ export function nextBatches(outbox: Outbox): OperationRow[][] {
     if (pairs.has(operation.seq) || state === 'acked' || isLost(needed)) continue;
     const lane = laneOf(operation, placeOf);
     const batch = lanes.get(lane);
-    const needs = [needed, ...seqsOf(operation)];
+    // The files of a draft that never goes are where it had them from.
+    const needs = [needed, ...seqsOf(operation).filter((seq) => !pairs.has(seq))];
     const isReady = !needs.some(isPending);
     // What it needs comes after it, and must not wait for it.
     if (!isReady && needed > operation.seq) continue;
@@ -80,7 +83,8 @@ function cancellingPairs({ operations, placeOf, sharedUpTo }: Outbox): ReadonlyS
       if (one.seq <= seq)
         return isWaiting(one) && ids.some((id) => readLocalId(id).seq === one.seq);
       if (one === inverse || kind === 'send' || !isLive(one)) return false;
-      if (kind === 'append') return refsOf(one).includes(localId(seq, 0));
+      // Another draft may have its files all the same.
+      if (kind === 'append') return refsOf(one, isFixed).includes(localId(seq, 0));
       return placesOf(one, placeOf).some((place) => places.has(place));
     };
     if (!operations.some(isBetween)) pairs.add(seq).add(inverse.seq);
@@ -107,10 +111,18 @@ function mayJoin(batch: readonly OperationRow[], next: OperationRow): boolean {
   return isJoinable && count <= MAX_IDS && what(first) === what(next);
 }
 
+/** Messages that mail names. */
+function namedBy({ mail = {} }: OperationRow, isWanted = (_: NamedPart): boolean => true) {
+  const files = mail.attachments?.flatMap(({ from }) => (from && isWanted(from) ? from : [])) ?? [];
+  return [mail.draft, mail.inReplyTo, ...files].flatMap((one) => one ?? []);
+}
+
+/** Whether a file is at the server: one of a draft that waits is found without it. */
+const isFixed = ({ part }: NamedPart) => readLocalPart(part) === undefined;
+
 /** Messages that a request of it names. */
-function refsOf({ ids, mail = {} }: OperationRow): MessageId[] {
-  const files = mail.attachments?.map(({ from }) => from) ?? [];
-  return [...ids, ...[mail.draft, mail.inReplyTo, ...files].flatMap((one) => one?.id ?? [])];
+function refsOf(one: OperationRow, isWanted?: (file: NamedPart) => boolean): MessageId[] {
+  return [...one.ids, ...namedBy(one, isWanted).map(({ id }) => id)];
 }
 
 /** The changes that make these. */
@@ -225,13 +237,18 @@ export function outdated(operations: readonly OperationRow[], now: number): Oper
     operations.filter(isNeeded).flatMap((one) => [one.inverseOf, ...seqsOf(one)]),
   );
   const over = operations.filter((operation) => !isLive(operation)).reverse();
+  // As many of mail, which is written on for long, and that were refused: of those somebody may want the text.
+  const counts = { refused: 0, mail: 0, other: 0 };
   let octets = 0;
-  return over.filter((one, at) => {
-    // As many that were refused as of others: of those somebody may want the text.
-    const isWanted = isUnsettled(one, operations);
-    const isKept = isWanted ? at < 2 * KEPT && octets < KEPT_OCTETS : at < KEPT;
-    if (isWanted) octets += octetsOf(one);
-    return !isKept && !named.has(one.seq) && !isNeeded(one);
+  return over.filter((one) => {
+    const isRefused = isUnsettled(one, operations);
+    const isMail = one.mail ?? bySeq(one.inverseOf, operations)?.mail;
+    const isKept = counts[isRefused ? 'refused' : isMail ? 'mail' : 'other']++ < KEPT;
+    if (isKept && !(isRefused && octets >= KEPT_OCTETS)) {
+      if (isRefused) octets += octetsOf(one);
+      return false;
+    }
+    return !named.has(one.seq) && !isNeeded(one);
   });
 }
 

@@ -9,16 +9,18 @@ import type {
   SentMail,
 } from './client.ts';
 import type { Copy, NewOperation } from './copy.ts';
-import { findNamed, locate, locateLeft } from './named.ts';
+import { findFile, findNamed, locate, locateLeft, numbered } from './named.ts';
 import { type OperationTools, StoredSend, takenBack, toOperation } from './operation.ts';
 import { makeId, type Platform } from './platform.ts';
 import {
   localId,
+  localPart,
   type MessageFacts,
   type NamedMessage,
   type OperationRow,
   put,
   readLocalId,
+  readLocalPart,
   type StoredAttachment,
   type StoredMail,
 } from './rows.ts';
@@ -56,7 +58,12 @@ export async function saveDraft(
   }, files);
   const [made] = rows as [OperationRow];
   const operation = toOperation(tools, [made]);
-  return { mailbox: drafts.mailbox, id: localId(made.seq, 0), operation };
+  const place = { mailbox: drafts.mailbox, id: localId(made.seq, 0) };
+  const attachments = (mail.attachments ?? []).map((file, index) => ({
+    ...file,
+    from: { ...place, part: localPart(index) },
+  }));
+  return { ...place, attachments, operation };
 }
 
 /** What became of what was sent here; first what other apps of the account sent, as long as it waits. */
@@ -113,8 +120,14 @@ async function storeMail(
   const files: Change[] = [];
   const kept: StoredAttachment[] = [];
   for (const { content, from, ...attachment } of attachments ?? []) {
-    if (from) kept.push({ ...attachment, from: named(from, copy) });
-    else {
+    // Of a draft that waits, its own; and with it another draft, since that may go first.
+    const file: StoredAttachment = findFile({ ...attachment, from }, copy);
+    const { blob: shared, size, from: before } = file;
+    if (from && (shared ?? before)) {
+      const at = named(numbered(from, copy), copy);
+      const place = readLocalPart(at.part) === undefined ? {} : { blob: shared, size, before };
+      kept.push({ ...attachment, ...place, from: at });
+    } else {
       if (content === undefined) throw new TypeError('attachments need content or from');
       const bytes = new Uint8Array(await new Blob([content as Blob]).arrayBuffer());
       const blob = makeId();

@@ -3,6 +3,7 @@ import type {
   CancelSendAnswer,
   CopyMessagesAnswer,
   MoveMessagesAnswer,
+  SavedDraft,
   SendMessageAnswer,
 } from '../api-types.ts';
 import { withFiles, writeMail } from './compose.ts';
@@ -20,7 +21,7 @@ export interface StoredRequest {
 
 /** An answer, whichever route gave it. */
 export type PushAnswer = Partial<
-  MoveMessagesAnswer & CopyMessagesAnswer & SendMessageAnswer & CancelSendAnswer
+  MoveMessagesAnswer & CopyMessagesAnswer & SendMessageAnswer & CancelSendAnswer & SavedDraft
 >;
 
 /**
@@ -87,7 +88,7 @@ export function readAnswer(
   const { kind, ids } = operation;
   // Of the mailbox that got messages.
   const placedIn = answer.uidvalidity;
-  if (kind === 'append') return { placed: [answer.uid ?? 0], placedIn };
+  if (kind === 'append') return { placed: [answer.uid ?? 0], placedIn, parts: answer.parts };
   if (kind === 'send')
     return operation.inverseOf === undefined
       ? { sendId: answer.id }

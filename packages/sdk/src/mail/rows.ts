@@ -154,6 +154,8 @@ export type OperationRow = {
   readonly awaits?: readonly Reading[] | undefined;
   /** UIDs that the messages of `ids` got; 0 where there was no such message. */
   readonly placed?: readonly number[] | undefined;
+  /** Of a draft that the server has: the part numbers of its files. */
+  readonly parts?: readonly string[] | undefined;
   /** UIDVALIDITY of the mailbox that has them. */
   readonly placedIn?: string | undefined;
   readonly sendId?: string | undefined;
@@ -182,8 +184,12 @@ export type StoredAttachment = Omit<OutgoingAttachment, 'content' | 'from'> & {
   /** Of `blobs`; or, in place of it, a part of a message. */
   readonly blob?: string | undefined;
   readonly size?: number | undefined;
-  readonly from?: NamedMessage & { readonly part: string };
+  readonly from?: NamedPart | undefined;
+  /** Of a file of a draft that waits: where that has it from, once nothing is known of the draft. */
+  readonly before?: NamedPart | undefined;
 };
+
+export type NamedPart = NamedMessage & { readonly part: string };
 
 /** Puts a row of a table; the one place where a row loses its type. */
 export function put(
@@ -244,6 +250,16 @@ export function isLive(operation: OperationRow): boolean {
 /** The id of a message that an operation makes, until the server gives a UID. */
 export function localId(seq: number, index: number): MessageId {
   return `~${seq * MAX_IDS + index}`;
+}
+
+/** The number of a file of a draft, until the server gives it one. */
+export function localPart(index: number): string {
+  return `~${index}`;
+}
+
+/** Which file it is; undefined for a number of the server. */
+export function readLocalPart(part: string): number | undefined {
+  return part.startsWith('~') ? Number(part.slice(1)) : undefined;
 }
 
 /** What made the message, and as which of its messages; 0 for a UID. */

@@ -2,6 +2,7 @@
 import type {
   CancelSendAnswer,
   SaveDraftBody,
+  SavedDraft,
   Send,
   SendMessageAnswer,
   SendMessageBody,
@@ -81,12 +82,14 @@ export class FakeSends {
     return answer;
   }
 
-  saveDraft(body: SaveDraftBody): StoredMessage {
+  saveDraft(body: SaveDraftBody): SavedDraft {
     const source = this.#write(body, this.#messageId(this.#around.next()));
     const replaced = body.draft && this.#draft(body.draft);
     const stored = this.#keepDraft(source);
     if (replaced) this.#account.remove(replaced.mailbox, [replaced.uid]);
-    return stored;
+    const { attachments = [] } = body;
+    const leaves = [...this.#account.message(stored).parts.keys()];
+    return { ...stored, parts: leaves.slice(leaves.length - attachments.length) };
   }
 
   #keepDraft(source: Uint8Array): StoredMessage {

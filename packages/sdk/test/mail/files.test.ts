@@ -1,7 +1,7 @@
 /** Files of mail that waits: they go with it whatever happens, and no mail goes without one that it had. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { SendOperation } from '../../src/mail.ts';
+import type { OutgoingAttachment, SendOperation, StoredDraft } from '../../src/mail.ts';
 import { World } from './world.ts';
 
 const content = Buffer.from('the file');
@@ -218,4 +218,104 @@ test('of refused mail as much is kept as fits, the last ones first, and the app 
   client.on('rejected', ({ operation }) => told.push(operation.id));
   assert.deepEqual([dropped, told], [ids.slice(0, 1), ids.slice(1)]);
   assert.equal((await world.store.range({ table: 'blobs', prefix: [] })).length, 2);
+});
+
+for (const how of [
+  'one after the other',
+  'while the one before is on its way',
+  'without a network',
+]) {
+  test(`a file is sent once, however often its draft is saved: ${how}`, async () => {
+    const world = new World({ seed: 1, withLocks: true });
+    const { account, server } = world;
+    const id = account.deliver('Drafts', {
+      subject: 'Old',
+      attachments: [{ filename: 'old.bin', content: 'old' }],
+    });
+    const { client } = await world.open();
+    await world.pass(5000);
+    const drafts = client.mailbox('Drafts');
+    const { attachments } = await drafts.read(id);
+    const isOffline = how === 'without a network';
+    if (isOffline) {
+      server.online = false;
+      server.dropSockets();
+      await world.pass(8000);
+    }
+    const files: readonly OutgoingAttachment[] = attachments.map(({ part, filename }) => ({
+      filename,
+      from: { mailbox: 'Drafts', id, part },
+    }));
+    let before: StoredDraft | undefined;
+    // More than are kept of those that are over.
+    const count = isOffline ? 120 : 5;
+    for (let at = 0; at < count; at++) {
+      const given = before?.attachments ?? [...files, { filename: 'a.bin', content }];
+      const saving = client.saveDraft(
+        { ...mail, text: `${at}`, attachments: given },
+        before ?? { mailbox: 'Drafts', id },
+      );
+      await world.pass(how === 'one after the other' ? 5000 : 20, saving);
+      before = await saving;
+    }
+    // Read and opened before the server has it, as it is in the end.
+    if (isOffline && before) {
+      const read = await drafts.read(before.id);
+      const [, own] = read.attachments;
+      assert.ok(own);
+      assert.deepEqual(
+        new Uint8Array(await (await drafts.attachment(before.id, own.part)).arrayBuffer()),
+        new Uint8Array(content),
+      );
+    }
+    server.online = true;
+    client.reconnect();
+    await world.pass(60_000);
+    assert.deepEqual(await client.pending(), []);
+    const sent = await client.send({
+      ...mail,
+      attachments: before?.attachments,
+      draft: before,
+    });
+    await world.pass(5000, sent.applied);
+    assert.equal(
+      server.requests.some(({ path }) => path === '/mail/attachment'),
+      false,
+    );
+    // Of those that waited the last one alone goes.
+    const saves = server.requests.filter(({ path }) => path === '/mail/drafts').length;
+    assert.equal(saves, isOffline ? 1 : count);
+    const bodies = server.requests.map(({ body }) => JSON.stringify(body) ?? '');
+    assert.equal(bodies.filter((body) => body.includes(inBase64)).length, 1);
+    const { uids, find } = account.mailbox('Sent');
+    const parts = find(uids[0] ?? 0)?.attachments.map(({ part, filename }) => [
+      filename,
+      find(uids[0] ?? 0)?.parts.get(part),
+    ]);
+    const old = new TextEncoder().encode('old');
+    assert.deepEqual(parts, [
+      ['old.bin', old],
+      ['a.bin', new Uint8Array(content)],
+    ]);
+    assert.deepEqual(account.mailbox('Drafts').uids, []);
+    assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
+  });
+}
+
+test('a draft that was refused has its files yet, and so has the one after it', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  world.server.failNext({ status: 507, code: 'quota_exceeded' }, '/mail/drafts');
+  const refused = await client.saveDraft(mail);
+  await world.pass(
+    5000,
+    refused.operation.applied.catch(() => {}),
+  );
+  const next = await client.saveDraft({ ...mail, attachments: refused.attachments });
+  await refused.operation.forget();
+  await world.pass(5000, next.operation.applied);
+  const { find } = world.account.mailbox('Drafts');
+  assert.deepEqual(find(1)?.parts.get('2'), new Uint8Array(content));
+  assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
 });
