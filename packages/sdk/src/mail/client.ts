@@ -105,7 +105,8 @@ export interface Operation {
   readonly applied: Promise<void>;
   /**
    * Takes it out of the queue, or queues its inverse; a mail or a draft that was refused is a draft again, with its files.
-   * Rejected where it cannot be undone: deleted for good, gone out.
+   * Rejected where it cannot be undone: deleted for good, gone out; or refused before many others were, so that its text is
+   * not kept any more.
    */
   undo(): Promise<void>;
   /** Of one that was refused: it is told of no more, and what it had is removed. Of others nothing. */
@@ -159,11 +160,18 @@ export type OutgoingMail = Omit<
 export interface OutgoingAttachment {
   readonly filename?: string | undefined;
   readonly contentType?: string | undefined;
-  /** Its bytes, or its text; or, in place of them, a part of a message. */
+  /** Its bytes, or its text; or, in place of them, a part of a message, which counts as long as it is known. */
   readonly content?: Uint8Array | ArrayBuffer | Blob | string | undefined;
   readonly from?: (MessageLocation & { readonly part: string }) | undefined;
   readonly contentId?: string | undefined;
   readonly inline?: boolean | undefined;
+}
+
+/** A draft that was saved. */
+export interface StoredDraft extends MessageLocation {
+  /** Its files as parts of it, in their order. */
+  readonly attachments: readonly OutgoingAttachment[];
+  readonly operation: Operation;
 }
 
 /** When mail goes out. */
@@ -273,11 +281,11 @@ export interface MailClient {
   renameMailbox(name: string, to: string): Promise<void>;
   deleteMailbox(name: string): Promise<void>;
   send(mail: OutgoingMail, options?: SendOptions): Promise<SendOperation>;
-  /** Stores or replaces a draft; the id is valid at once, also without a network. */
-  saveDraft(
-    mail: OutgoingMail,
-    replaces?: MessageLocation,
-  ): Promise<MessageLocation & { readonly operation: Operation }>;
+  /**
+   * Stores or replaces a draft; the id is valid at once, also without a network. The next save, or the mail, is given the
+   * `attachments` of the draft: the server has their bytes.
+   */
+  saveDraft(mail: OutgoingMail, replaces?: MessageLocation): Promise<StoredDraft>;
   /**
    * Mail that went from here, newest first, as far as it is remembered; also after a reload. Before it, what other apps of the
    * account sent and waits: for later, or to be tried again. Needs the network.

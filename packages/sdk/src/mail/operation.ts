@@ -60,6 +60,7 @@ export class StoredOperation implements Operation {
   }
 
   async undo(): Promise<void> {
+    this.checkKept();
     await this.#takeBack((row) => (!isOver(row) || (row.mail && row.error) ? inverse(row) : []));
   }
 
@@ -75,6 +76,13 @@ export class StoredOperation implements Operation {
     const left = this.rows().filter(({ seq }) => !takerOf(seq, copy.operations));
     const inverses = left.reverse().flatMap(inverseOf);
     if (inverses.length > 0) await change(() => inverses);
+  }
+
+  /** @throws where the text of one that was refused is gone */
+  protected checkKept(): void {
+    const { operations } = this.tools.copy;
+    const isGone = ({ seq, error }: OperationRow) => error && !bySeq(seq, operations);
+    if (this.rows().some(isGone)) throw new Error('It is not kept any more.');
   }
 
   /**
@@ -99,6 +107,7 @@ export class StoredSend extends StoredOperation implements SendOperation {
   }
 
   async cancel(): Promise<TakenBack | undefined> {
+    this.checkKept();
     const [row] = this.rows();
     if (!row || row.state === 'cancelled') return undefined;
     const { copy, change, waitUntil } = this.tools;

@@ -796,3 +796,36 @@ test('an answer goes also where the message that it answers was moved or deleted
   assert.equal(world.account.mailbox('Sent').uids.length, 2);
   assert.equal(world.account.mailbox('Drafts').uids.length, 0);
 });
+
+test('a refused mail outlives other changes; of very many the oldest says that it is not kept', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const refuse = async () => {
+    world.server.failNext({ status: 422, code: 'mail_server_refused' }, '/mail/send');
+    const sent = await client.send(mail);
+    await world.pass(
+      100,
+      sent.applied.catch(() => {}),
+    );
+    return sent;
+  };
+  const first = await refuse();
+  for (let i = 0; i < 2; i++) await flagOften(world, client);
+  let told: Operation[] = [];
+  client.on('rejected', ({ operation }) => void told.push(operation))();
+  assert.deepEqual(
+    told.map(({ id }) => id),
+    [first.id],
+  );
+  const [kept] = told;
+  for (let i = 0; i < 55; i++) await refuse();
+  told = [];
+  client.on('rejected', ({ operation }) => void told.push(operation))();
+  assert.ok(told.length >= 50 && !told.some(({ id }) => id === first.id));
+  await assert.rejects(async () => kept?.undo(), { message: 'It is not kept any more.' });
+  await kept?.forget();
+  await told[0]?.undo();
+  await world.pass(5000);
+  assert.equal(world.account.mailbox('Drafts').uids.length, 1);
+});
