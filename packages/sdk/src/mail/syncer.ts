@@ -1,6 +1,6 @@
 /** Brings mailboxes of the copy up to date, page by page; each page with the token that it leads to. */
 import type { Sync } from '../api-types.ts';
-import { ApiError } from '../errors.ts';
+import { ApiError, isPassing } from '../errors.ts';
 import { applyPage, uidsOf } from './apply-page.ts';
 import type { Copy } from './copy.ts';
 import type { Due } from './due.ts';
@@ -30,6 +30,8 @@ export interface Lead {
 
 const FIRST_PAGE = 250;
 const PAGE = 5000;
+/** A change that was not answered for so long holds up no mailbox any more. */
+const UNKNOWN_MS = 60_000;
 
 export class Syncer {
   readonly #lead: Lead;
@@ -37,8 +39,8 @@ export class Syncer {
   #tick = 0;
   /** When the sync began whose next page is due. */
   readonly #chains = new Map<number, number>();
-  /** Changes under way that bring messages into a mailbox. */
-  readonly #incoming = new Map<number, Set<Promise<void>>>();
+  /** Changes that bring messages into a mailbox, by seq, until they are answered: whether the last attempt was not. */
+  readonly #incoming = new Map<number, Map<number, Promise<boolean>>>();
   /** When the answer to a change came; those of an earlier leader are not known. */
   readonly #answered = new Map<number, number>();
 
@@ -57,13 +59,17 @@ export class Syncer {
 
   /** A sync of the mailbox that gets messages waits for the answer: it would show them a second time. */
   bringing(operation: OperationRow, push: Promise<void>): Promise<void> {
-    const { kind, to } = operation;
-    const target = placesOf(operation, this.#lead.copy.placeOf).at(-1);
+    const { kind, seq, to, sentAt = Infinity } = operation;
+    const { copy, platform } = this.#lead;
+    const target = placesOf(operation, copy.placeOf).at(-1);
     if ((kind !== 'append' && to === undefined) || typeof target !== 'number') return push;
-    const incoming = this.#incoming.get(target) ?? new Set();
-    const isOver = push.catch(() => undefined);
-    this.#incoming.set(target, incoming.add(isOver));
-    void isOver.then(() => incoming.delete(isOver));
+    const incoming = this.#incoming.get(target) ?? new Map<number, Promise<boolean>>();
+    const isLost = push.then(
+      () => false,
+      (error) => isPassing(error) && platform.now() < sentAt + UNKNOWN_MS,
+    );
+    this.#incoming.set(target, incoming.set(seq, isLost));
+    void isLost.then((lost) => lost || incoming.delete(seq));
     return push;
   }
 
@@ -88,7 +94,9 @@ export class Syncer {
     };
     try {
       const page = await ask(row).catch(askAnew);
-      await Promise.all([...(this.#incoming.get(box) ?? [])]);
+      const lost = await Promise.all(this.#incoming.get(box)?.values() ?? []);
+      // Tried again by the timer, as the change is.
+      if (lost.includes(true)) throw new Error('a change has brought messages here, perhaps');
       await this.take(row, page, began);
     } catch (error) {
       if (!(error instanceof ApiError && error.code === 'mailbox_not_found')) throw error;

@@ -124,6 +124,18 @@ test('mail that is moved into a mailbox that the copy does not know yet is seen 
   ]);
 });
 
+test('mail that was moved is seen once, also where the answer is lost and the next one comes late, or is an error', async () => {
+  for (const fault of [{ delayMs: 3000 }, { status: 429, retryAfter: 5 }, { status: 500 }]) {
+    await new Life(new World({ seed: 1, withLocks: true })).live([
+      { do: 'wait', ms: 40_000 },
+      { do: 'fault', fault: { lose: 'answer' }, path: '/mail/move' },
+      { do: 'fault', fault, path: '/mail/move' },
+      { do: 'move', tab: 0, box: 'INBOX', pick: 0, to: 'Trash' },
+      { do: 'wait', ms: 40_000 },
+    ]);
+  }
+});
+
 test('a draft that was taken back is over, also where one that was to take its place is taken back too', async () => {
   await new Life(new World({ seed: 1, withLocks: false })).live([
     { do: 'kill', tab: 0 },
