@@ -23,7 +23,6 @@ export interface DueOptions {
 }
 
 export class Due {
-  readonly #copy: Copy;
   readonly #options: DueOptions;
   /** With the state that a hint named: a copy that has it by then need not ask. */
   readonly #due = new Map<Reading, Tip | undefined>([['list', undefined]]);
@@ -33,9 +32,8 @@ export class Due {
   #listAt = 0;
 
   constructor(options: DueOptions) {
-    const { copy } = options;
-    this.#copy = copy;
     this.#options = options;
+    const { copy } = options;
     for (const { box, token } of copy.mailboxes) if (token !== undefined) this.add(box);
     for (const { state, awaits = [] } of copy.operations)
       if (state === 'acked') this.add(...awaits);
@@ -62,12 +60,12 @@ export class Due {
 
   /** Whether something of the mailbox is not in the copy yet: whether there is one, the list says. */
   isBusy(name: string): boolean {
-    const { box = 'list', token } = this.#copy.mailbox(name) ?? {};
+    const { box = 'list', token } = this.#options.copy.mailbox(name) ?? {};
     return this.#isWorking(box) || (token === undefined && this.#isWorking('list'));
   }
 
   get isAnyBusy(): boolean {
-    return this.#copy.mailboxes.some(({ box }) => this.#isWorking(box));
+    return this.#options.copy.mailboxes.some(({ box }) => this.#isWorking(box));
   }
 
   #isWorking(one: Reading): boolean {
@@ -78,7 +76,7 @@ export class Due {
   next(now: number): Reading[] {
     const { isOpen } = this.#options;
     const rank = ({ name }: MailboxRow) => (isOpen(name) ? 0 : name === 'INBOX' ? 1 : 2);
-    const rows = this.#copy.mailboxes.filter(({ gone }) => !gone);
+    const rows = this.#options.copy.mailboxes.filter(({ gone }) => !gone);
     for (const row of rows) {
       const tip = this.#due.get(row.box);
       if (tip && !isBehind(row, tip)) this.#due.delete(row.box);
@@ -102,7 +100,7 @@ export class Due {
 
   /** The user wants it now, or it may have changed without a word of the server. */
   read(name: string): void {
-    this.add(this.#copy.mailbox(name)?.box ?? 'list');
+    this.add(this.#options.copy.mailbox(name)?.box ?? 'list');
   }
 
   /** What was missed since the last time. */
@@ -111,12 +109,12 @@ export class Due {
     const ids = new Map(tips.map(({ mailbox, mailboxId }) => [mailbox, mailboxId]));
     const isOther = ({ name, mailboxId, gone }: MailboxRow) =>
       !gone && (!ids.has(name) || ids.get(name) !== mailboxId);
-    if (this.#copy.mailboxes.some(isOther)) this.add('list');
+    if (this.#options.copy.mailboxes.some(isOther)) this.add('list');
   }
 
   /** A hint: what the server has is asked for from where the copy is. */
   note(tip: Tip): void {
-    const row = this.#copy.mailbox(tip.mailbox);
+    const row = this.#options.copy.mailbox(tip.mailbox);
     if (row && !isBehind(row, tip)) return;
     if (!row) this.add('list');
     // Its numbers alone are shown: they may be a little late.

@@ -15,8 +15,9 @@ import type { MailCall, MailRoute } from './server.ts';
 export interface StoredRequest {
   readonly route: MailRoute;
   /** Of a mail without its files, which are in the store already. */
-  readonly body?: Readonly<Record<string, unknown>>;
-  readonly since?: Pick<MailboxRow, 'uidvalidity' | 'token'> | undefined;
+  readonly body?: Readonly<Record<string, unknown>> & {
+    readonly since?: Pick<MailboxRow, 'uidvalidity' | 'token'> | undefined;
+  };
 }
 
 /** An answer, whichever route gave it. */
@@ -62,7 +63,7 @@ export function buildRequest(
   const route = kind === 'flag' ? 'POST /mail/flags' : (`POST /mail/${kind}` as const);
   // Of these, each kind has its own: the others are undefined.
   const body = { mailbox, uids: known, uidvalidity, since: state, fields, add, remove, to };
-  return { route, body, since: state };
+  return { route, body };
 }
 
 /** Carried out once for each Idempotency-Key. */

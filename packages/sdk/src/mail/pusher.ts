@@ -112,7 +112,7 @@ export class Pusher {
 
   async #answer(
     batch: readonly OperationRow[],
-    { since }: StoredRequest,
+    { body }: StoredRequest,
     answer: PushAnswer,
     began: number,
   ): Promise<void> {
@@ -129,8 +129,8 @@ export class Pusher {
     const { sync } = answer;
     const row = batch[0] && homeOf(batch[0], copy);
     // One that begins anew is asked for by itself.
-    if (sync && since && row && began > 0 && !startsAnew(row, sync))
-      await this.#syncer.take({ ...row, ...since }, sync, began, seqs);
+    if (sync && body?.since && row && began > 0 && !startsAnew(row, sync))
+      await this.#syncer.take({ ...row, ...body.since }, sync, began, seqs);
     for (const { seq, awaits = [] } of copy.operations) if (seqs.has(seq)) due.add(...awaits);
     // A mail that is sent is in Sent, and a draft goes.
     if (batch[0]?.kind !== 'send') return;

@@ -74,7 +74,7 @@ class IndexedDbStore implements Store {
     });
 
   get(table: TableName, key: Key): Promise<Row | undefined> {
-    return this.#run([table], 'readonly', 'relaxed', (transaction) => {
+    return this.#run([table], (transaction) => {
       const request = transaction.objectStore(table).get([...key]);
       return () => request.result as Row | undefined;
     });
@@ -84,7 +84,7 @@ class IndexedDbStore implements Store {
     const range = rangeOf(query);
     // Of `getAll`, a limit of 0 is none.
     if (!range || query.limit === 0) return [];
-    return this.#run([query.table], 'readonly', 'relaxed', (transaction) => {
+    return this.#run([query.table], (transaction) => {
       const table = transaction.objectStore(query.table);
       const source = query.index === undefined ? table : table.index(query.index);
       const { limit, reverse } = query;
@@ -103,7 +103,7 @@ class IndexedDbStore implements Store {
   ): Promise<void> {
     // Which tables it changes is known only once the row is read.
     const tables = Object.keys(TABLES) as TableName[];
-    return this.#run(tables, 'readwrite', durability, (transaction, fail) => {
+    const work: Work<void> = (transaction, fail) => {
       const request = transaction.objectStore(table).get([...key]);
       request.onsuccess = () => {
         try {
@@ -115,7 +115,8 @@ class IndexedDbStore implements Store {
         }
       };
       return () => undefined;
-    });
+    };
+    return this.#run(tables, work, durability);
   }
 
   async close(): Promise<void> {
@@ -125,22 +126,20 @@ class IndexedDbStore implements Store {
   }
 
   /**
-   * Runs a transaction; where the database was closed under us, once more. It never is carried out twice in part: a
+   * Runs a transaction, which writes where it has a durability; where the database was closed under us, once more. It never is carried out twice in part: a
    * transaction is whole or nothing, and these write the same when they are repeated.
    */
-  async #run<T>(
-    tables: readonly TableName[],
-    mode: 'readonly' | 'readwrite',
-    durability: Durability,
-    work: Work<T>,
-  ): Promise<T> {
+  async #run<T>(tables: readonly TableName[], work: Work<T>, durability?: Durability): Promise<T> {
+    const mode = durability ? 'readwrite' : 'readonly';
     for (let attempt = 1; ; attempt++) {
       if (this.#lost) throw this.#lost;
       const opened = this.#open();
       const database = await opened;
       await shown;
       try {
-        const transaction = database.transaction([...tables], mode, { durability });
+        const transaction = database.transaction([...tables], mode, {
+          durability: durability ?? 'relaxed',
+        });
         return await outcome(transaction, work);
       } catch (error) {
         if (isFull(error)) throw this.#lose(error);
@@ -241,14 +240,10 @@ function makeTables(database: IDBDatabase): void {
 
 function apply(transaction: IDBTransaction, changes: readonly Change[]): void {
   for (const change of changes) {
-    const table = transaction.objectStore(tableOf(change));
+    const table = transaction.objectStore('put' in change ? change.put : change.remove);
     if ('put' in change) table.put(change.row);
     else table.delete([...change.key]);
   }
-}
-
-function tableOf(change: Change): TableName {
-  return 'put' in change ? change.put : change.remove;
 }
 
 /** An array is greater than every text and number: `[...prefix, []]` is behind all that begin with the prefix. */

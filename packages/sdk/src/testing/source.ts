@@ -1,6 +1,6 @@
 /** Messages as bytes: written from their members, and read again. Enough of MIME for tests, not for mail of the world. */
 import type { Address, Attachment, Envelope } from '../api-types.ts';
-import { people, words, writeMessage } from './mime.ts';
+import { BINARY, toBase64 } from '../mail/compose.ts';
 
 /** A message to write. */
 export interface NewMail {
@@ -51,29 +51,74 @@ const toBinary = (bytes: Uint8Array) =>
   Array.from(bytes, (one) => String.fromCharCode(one)).join('');
 const decode = (binary: string) => new TextDecoder().decode(toBytes(binary));
 
-/** Writes a message, as the client writes its drafts. */
+/** Writes a message, whose header is UTF-8 (RFC 6532). */
 export function writeMail(mail: NewMail): Uint8Array {
   const { date, messageId, references = [], subject, text, html, attachments = [] } = mail;
-  const fields = [
-    ...people('From', mail.from && [mail.from]),
-    ...people('To', mail.to),
-    ...people('Cc', mail.cc),
-    ...people('Bcc', mail.bcc),
-  ];
-  const others = {
-    Subject: words(subject ?? ''),
+  const header = {
+    From: people(mail.from && [mail.from]),
+    To: people(mail.to),
+    Cc: people(mail.cc),
+    Bcc: people(mail.bcc),
+    Subject: subject,
     Date: date === undefined ? '' : new Date(date).toUTCString(),
     'Message-ID': messageId,
     'In-Reply-To': references.at(-1),
     References: references.join(' '),
     ...mail.headers,
   };
-  for (const [name, value] of Object.entries(others)) if (value) fields.push(`${name}: ${value}`);
-  const files = attachments.map(({ content, ...file }) => ({
-    ...file,
-    bytes: typeof content === 'string' ? utf8.encode(content) : content,
-  }));
-  return utf8.encode(writeMessage(fields, { text, html, files, boundary: 'fake' }));
+  const fields = Object.entries(header).flatMap(([name, value]) =>
+    value ? `${name}: ${oneLine(value)}` : [],
+  );
+  const texts = [
+    ...(html === undefined || text !== undefined ? [textPart('plain', text ?? '')] : []),
+    ...(html === undefined ? [] : [textPart('html', html)]),
+  ];
+  const body = multipart('alternative', texts);
+  const whole = multipart('mixed', [body, ...attachments.map(filePart)]);
+  return utf8.encode([...fields, 'MIME-Version: 1.0', ...whole, ''].join('\r\n'));
+}
+
+const oneLine = (text: string) => text.replace(/\p{Cc}+/gu, ' ').trim();
+
+function people(addresses: readonly Address[] = []): string {
+  const written = addresses.map(({ name, address = '' }) =>
+    name ? `"${name.replaceAll(/["\\]/g, '\\$&')}" <${address}>` : address,
+  );
+  return written.join(', ');
+}
+
+function multipart(kind: string, parts: readonly string[][]): string[] {
+  const [first = []] = parts;
+  if (parts.length === 1) return first;
+  const boundary = `=_fake_${kind}`;
+  return [
+    `Content-Type: multipart/${kind}; boundary="${boundary}"`,
+    '',
+    ...parts.flatMap((part) => [`--${boundary}`, ...part]),
+    `--${boundary}--`,
+  ];
+}
+
+function textPart(kind: string, text: string): string[] {
+  const bytes = utf8.encode(text.replace(/\r?\n/g, '\r\n'));
+  return [`Content-Type: text/${kind}; charset=utf-8`, ...inBase64(bytes)];
+}
+
+function filePart(file: NewAttachment): string[] {
+  const { content, contentType = BINARY, filename = 'file', contentId, inline } = file;
+  // RFC 2231: a name of any characters.
+  const name = encodeURIComponent(filename);
+  return [
+    `Content-Type: ${oneLine(contentType)}`,
+    `Content-Disposition: ${inline ? 'inline' : 'attachment'}; filename*=utf-8''${name}`,
+    ...(contentId ? [`Content-ID: <${oneLine(contentId)}>`] : []),
+    ...inBase64(typeof content === 'string' ? utf8.encode(content) : content),
+  ];
+}
+
+function inBase64(bytes: Uint8Array): string[] {
+  const lines = toBase64(bytes).replace(/.{76}(?=.)/g, '$&\r\n');
+  return ['Content-Transfer-Encoding: base64', '', lines];
 }
 
 interface Leaf extends Attachment {
