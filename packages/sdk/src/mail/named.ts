@@ -41,27 +41,26 @@ export function locateLeft(message: NamedMessage, copy: Copy): Located | undefin
   return located.uid === 0 || isGone ? undefined : located;
 }
 
-/** The change of the user that moved a message from where it is named, or moves it just now. */
+/** The change of the user that moved a message from where it is named, or moves it just now; with its place in that. */
 export function moverOf(
   { mailbox, id, uidvalidity }: NamedMessage,
   { operations }: Copy,
-): OperationRow | undefined {
+): (OperationRow & { readonly index: number }) | undefined {
   const nameOf = (one: MessageId, then: string | undefined) =>
     `${uidOf(one, operations) || one} ${placedIn(one, operations) ?? then}`;
   const name = nameOf(id, uidvalidity);
-  const isOf = (one: OperationRow) =>
-    one.kind === 'move' &&
-    one.mailbox === mailbox &&
-    (one.state === 'inflight' || one.placed) &&
-    one.ids.some((own) => nameOf(own, one.uidvalidity) === name);
-  return operations.find(isOf);
+  for (const move of operations) {
+    const isMade = move.state === 'inflight' || move.placed;
+    if (move.kind !== 'move' || move.mailbox !== mailbox || !isMade) continue;
+    const index = move.ids.findIndex((own) => nameOf(own, move.uidvalidity) === name);
+    if (index >= 0) return { ...move, index };
+  }
+  return undefined;
 }
 
 /** The message where the user's changes brought it. */
 export function follow<Message extends NamedMessage>(message: Message, copy: Copy): Message {
-  const { ids = [], seq = 0, to: mailbox, placed } = moverOf(message, copy) ?? {};
-  const uid = uidOf(message.id, copy.operations) || message.id;
-  const index = ids.findIndex((one) => (uidOf(one, copy.operations) || one) === uid);
+  const { seq = 0, index = 0, to: mailbox, placed } = moverOf(message, copy) ?? {};
   if (!mailbox || !placed?.[index]) return message;
   const moved = { ...message, mailbox, id: localId(seq, index), uidvalidity: undefined };
   return follow(moved, copy);

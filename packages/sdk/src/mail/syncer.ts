@@ -94,7 +94,7 @@ export class Syncer {
     };
     try {
       const page = await ask(row).catch(askAnew);
-      const lost = await Promise.all(this.#incoming.get(box)?.values() ?? []);
+      const lost = await Promise.all([...(this.#incoming.get(box)?.values() ?? [])]);
       // Tried again by the timer, as the change is.
       if (lost.includes(true)) throw new Error('a change has brought messages here, perhaps');
       await this.take(row, page, began);
