@@ -2,6 +2,16 @@
  * What mail programs ask for, of the same 10,000 messages of 8 KB on our IMAP server and on a private Dovecot: each
  * command in turn on both, with what both have cached before (the first round is left out). The targets are those of
  * Dovecot itself: no command may be slower than there.
+ *
+ * What is left of the short commands, in microseconds of time and of processor, the least of many rounds: a server of `node:net`
+ * that echoes a line 11 and 6; a command that reads nothing (NAMESPACE) 19 and 11, Dovecot 14 and 8; NOOP 25 and 16, Dovecot 22
+ * and 16; STATUS 27 and 19, Dovecot 20 and 13; SELECT 29 and 20, Dovecot 29 and 22. Each has the system calls of the echo and no
+ * other: one read, one write. A look into SQLite is 3 to 4 of it. The rest is code that runs once in a command: in the echo
+ * `setImmediate` costs nothing that is seen, ten calls of async functions 0.3, and five pieces of a generator 0.5.
+ *
+ * Of BODYSTRUCTURE (15 ms of processor, Dovecot 12) half is the read from SQLite, and half of that the system's copy of pages.
+ * With the file mapped into memory that read takes a third less, but an error of the disk would end the process. The ids of
+ * bodies from the numbers that are kept, and the texts by these ids, took 10 % more; texts as octets, no less.
  */
 import { connect } from 'node:net';
 import { startDovecot } from '../test/servers/dovecot.ts';
