@@ -73,6 +73,12 @@ test('a preview has at most 200 characters, and none is halved', async () => {
   assert.equal(preview.isWellFormed(), true);
 });
 
+test('what cannot be seen before the first words is not all of a preview', async () => {
+  const hidden = '\u200b'.repeat(500);
+  const source = `Content-Type: text/plain; charset=utf-8\n\n${hidden}Hello`;
+  assert.equal(await previewOf(source), 'Hello');
+});
+
 test('a message that is all attachment has an empty preview', async () => {
   assert.equal(await previewOf('Content-Type: application/pdf\n\nx'), '');
 });

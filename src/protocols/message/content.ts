@@ -85,13 +85,19 @@ export function previewOf(part: BodyStructure, encoded: Buffer): string {
 }
 
 function toPreview(text: string): string {
-  const line = text
-    .replace(/[\s\p{Cc}\p{Default_Ignorable_Code_Point}]+/gu, ' ')
-    .trim()
-    .toWellFormed();
+  // Most texts are longer: the rest of one is not looked at.
+  const start = toLine(text.slice(0, 2 * PREVIEW_MAX));
+  const line = start.length > PREVIEW_MAX ? start : toLine(text);
   if (line.length <= PREVIEW_MAX) return line;
   // A surrogate pair is kept whole or left out.
   return line.slice(0, PREVIEW_MAX).replace(/[\ud800-\udbff]$/, '');
+}
+
+function toLine(text: string): string {
+  return text
+    .replace(/[\s\p{Cc}\p{Default_Ignorable_Code_Point}]+/gu, ' ')
+    .trim()
+    .toWellFormed();
 }
 
 /** Reads the source of a message from `start` up to but not including `end`. */
