@@ -99,17 +99,13 @@ const { db, dropped } = openIndex();
  * documents than are removed at a time ends the batch: its row is read again.
  */
 function apply(changes: readonly SearchChange[], last: number): Applied {
-  // Before the transaction, for which queries wait.
-  const made = changes.map((change) => ({
-    change,
-    ...(change.kind === 'add' ? tryTerms(change.document) : { terms: [] }),
-  }));
   return inTransaction(() => {
     const unreadable: Unreadable[] = [];
     let position = last;
     let left = FORGET_AT_A_TIME;
-    for (const { change, terms, unreadable: failed } of made) {
+    for (const change of changes) {
       if (change.kind === 'add') {
+        const { terms, unreadable: failed } = tryTerms(change.document);
         addDocument(db, change.document, terms);
         if (failed) unreadable.push(failed);
       } else if (change.kind === 'remove') {

@@ -6,7 +6,7 @@
  * `documents` says which message a row belongs to. `state` has the last processed position of the queue, written in
  * the transaction of the changes themselves.
  */
-import { DatabaseSync } from 'node:sqlite';
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import type { FindRequest, Hit } from './documents.ts';
 import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
 
@@ -55,6 +55,17 @@ function prepareIndex(db: DatabaseSync): void {
   db.exec(`begin; ${SCHEMA} commit`);
 }
 
+/** By file, then by text, which SQLite would parse each time. */
+const prepared = new WeakMap<DatabaseSync, Map<string, StatementSync>>();
+
+function prepare(db: DatabaseSync, text: string): StatementSync {
+  const known = prepared.get(db) ?? new Map<string, StatementSync>();
+  prepared.set(db, known);
+  const statement = known.get(text) ?? db.prepare(text);
+  known.set(text, statement);
+  return statement;
+}
+
 /** Whether the index belongs to this store and has terms of this version; a new one gets both. */
 export function claimIndex(db: DatabaseSync, storeId: string): boolean {
   const identity = `${storeId} ${TERMS_VERSION}`;
@@ -64,12 +75,13 @@ export function claimIndex(db: DatabaseSync, storeId: string): boolean {
 }
 
 export function readState(db: DatabaseSync, name: string): string | undefined {
-  const value = db.prepare('select value from state where name = ?').get(name)?.value;
+  const value = prepare(db, 'select value from state where name = ?').get(name)?.value;
   return value === undefined ? undefined : String(value);
 }
 
 export function writeState(db: DatabaseSync, name: string, value: string): void {
-  db.prepare(
+  prepare(
+    db,
     'insert into state (name, value) values (?, ?) on conflict (name) do update set value = excluded.value',
   ).run(name, value);
 }
@@ -79,49 +91,47 @@ export function addDocument(
   document: { readonly accountId: number; readonly bodyId: number; readonly date: number },
   terms: readonly string[],
 ): void {
-  const added = db
-    .prepare(
-      'insert into documents (account_id, body_id, date) values (?, ?, ?) on conflict do nothing returning id',
-    )
-    .get(document.accountId, document.bodyId, document.date);
+  const added = prepare(
+    db,
+    'insert into documents (account_id, body_id, date) values (?, ?, ?) on conflict do nothing returning id',
+  ).get(document.accountId, document.bodyId, document.date);
   if (!added) return;
-  db.prepare('insert into terms (rowid, t) values (?, ?)').run(Number(added.id), terms.join(' '));
+  prepare(db, 'insert into terms (rowid, t) values (?, ?)').run(Number(added.id), terms.join(' '));
 }
 
 const REMOVE = 'delete from terms where rowid = ?';
 
 export function removeDocument(db: DatabaseSync, accountId: number, bodyId: number): void {
-  const gone = db
-    .prepare('delete from documents where account_id = ? and body_id = ? returning id')
-    .get(accountId, bodyId);
-  if (gone) db.prepare(REMOVE).run(Number(gone.id));
+  const gone = prepare(
+    db,
+    'delete from documents where account_id = ? and body_id = ? returning id',
+  ).get(accountId, bodyId);
+  if (gone) prepare(db, REMOVE).run(Number(gone.id));
 }
 
 /** @returns how many documents were removed; fewer than `most` when none is left */
 export function forgetAccount(db: DatabaseSync, accountId: number, most: number): number {
-  const gone = db
-    .prepare(
-      'delete from documents where id in (select id from documents where account_id = ? limit ?) returning id',
-    )
-    .all(accountId, most);
-  const remove = db.prepare(REMOVE);
+  const gone = prepare(
+    db,
+    'delete from documents where id in (select id from documents where account_id = ? limit ?) returning id',
+  ).all(accountId, most);
+  const remove = prepare(db, REMOVE);
   for (const { id } of gone) remove.run(Number(id));
   return gone.length;
 }
 
 /** Newest first by date, not by id: old mail may have been imported later. */
 export function findHits(db: DatabaseSync, { accountId, terms, after, limit }: FindRequest): Hit[] {
-  const rows = db
-    .prepare(
-      `select d.id, d.body_id, d.date from terms cross join documents d on d.id = terms.rowid
+  const rows = prepare(
+    db,
+    `select d.id, d.body_id, d.date from terms cross join documents d on d.id = terms.rowid
        where terms match ? and (d.date, d.id) < (?, ?) order by d.date desc, d.id desc limit ?`,
-    )
-    .all(
-      matchOf(accountId, terms),
-      after?.date ?? Number.MAX_SAFE_INTEGER,
-      after?.id ?? Number.MAX_SAFE_INTEGER,
-      limit,
-    );
+  ).all(
+    matchOf(accountId, terms),
+    after?.date ?? Number.MAX_SAFE_INTEGER,
+    after?.id ?? Number.MAX_SAFE_INTEGER,
+    limit,
+  );
   return rows.map(({ id, body_id, date }) => ({
     id: Number(id),
     bodyId: Number(body_id),
