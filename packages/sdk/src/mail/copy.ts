@@ -163,10 +163,10 @@ export class Copy {
   /**
    * Reads rows, with the changes over them as they were at one time: again, where something was written meanwhile. A write of
    * this tab is seen in the store before it is known here, as one of another tab is. Without changes of the user nothing can be
-   * seen twice, and a first sync delays nobody.
+   * seen twice, and a first sync delays nobody. Twenty pages that are written one after the other do not delay it longer.
    */
   async consistent<T>(read: (overlay: Overlay) => T | Promise<T>): Promise<T> {
-    for (let left = 5; ; left--) {
+    for (let left = 20; ; left--) {
       const isChanging = this.operations.some(isLive);
       this.#overlay ??= fold(this);
       const overlay = this.#overlay;

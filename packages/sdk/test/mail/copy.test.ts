@@ -48,6 +48,23 @@ test('a look where nothing was written reads the row of the account alone, also 
   assert.equal(mock.callCount(), 0);
 });
 
+test('what is shown while changes wait is of one time, also where ten pages are written meanwhile', async () => {
+  const { copies, write } = await openTwo();
+  const [leader, other] = copies;
+  await leader.add(() => [{ kind: 'mailbox', action: 'create', mailbox: 'Work', ids: [] }]);
+  await other.reload();
+  let length = 0;
+  for (const copy of copies) {
+    let left = 10;
+    const seen = await copy.consistent(async () => {
+      const names = namesIn(copy);
+      if (--left >= 0) await write(leader, 1, 'x'.repeat(++length));
+      return names;
+    });
+    assert.deepEqual(seen, namesIn(leader));
+  }
+});
+
 test('what a look could not read, the next one reads', async (t) => {
   const { store, copies } = await openTwo();
   const [one, other] = copies;
