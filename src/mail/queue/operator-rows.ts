@@ -343,6 +343,31 @@ export async function redirectDeliveries(
     .execute();
 }
 
+/** Makes deliveries due now that wait after a failure, first those that are due next; they have one attempt more in all. */
+export function hastenRows(
+  tx: Queries,
+  domainId: number,
+  { most, now }: { readonly most: number; readonly now: EpochMs },
+): Promise<Pick<Row<'deliveries'>, 'id' | 'kind' | 'sender' | 'destination'>[]> {
+  const waiting = tx
+    .selectFrom('deliveries')
+    .select('id')
+    .where('domain_id', '=', domainId)
+    .where('status', '=', 'queued')
+    .where('lease_owner', 'is', null)
+    .where('attempts', '>', 0)
+    .where('next_attempt_at', '>', now)
+    .orderBy('next_attempt_at')
+    .limit(most);
+  return tx
+    .updateTable('deliveries')
+    .set(({ eb }) => ({ next_attempt_at: now, attempts: eb('attempts', '-', 1) }))
+    .where('id', 'in', waiting)
+    .where('lease_owner', 'is', null)
+    .returning(['id', 'kind', 'sender', 'destination'])
+    .execute();
+}
+
 /** Removes what waits. @returns the bodies that it named */
 export async function withdrawDeliveries(tx: Queries, domainId: number): Promise<number[]> {
   const rows = await tx

@@ -45,6 +45,7 @@ import { setLate } from './late.ts';
 import {
   countDeliveries,
   findRow,
+  hastenRows,
   type ListRequest,
   listRows,
   requeueRow,
@@ -184,7 +185,7 @@ export class Queue {
   }
 
   /** The same for rows that are due now. */
-  #wakeRows(rows: readonly ChangedRow[]): void {
+  #wakeRows(rows: readonly Pick<ChangedRow, 'kind' | 'sender' | 'destination'>[]): void {
     const now = this.#clock.now();
     for (const { kind, ...lane } of rows) this.#workers.get(kind)?.wake(lane, now);
   }
@@ -279,6 +280,14 @@ export class Queue {
     });
     if (requeued?.row) this.#wakeRows([requeued.row]);
     return requeued?.delivery;
+  }
+
+  /** {@link hastenRows} @returns the id of one of them */
+  async hasten(domainId: number, most: number): Promise<number | undefined> {
+    const now = this.#clock.now();
+    const rows = await this.#database.write((tx) => hastenRows(tx, domainId, { most, now }));
+    this.#wakeRows(rows);
+    return rows[0]?.id;
   }
 
   /** About when the last attempt of a waiting delivery comes, if all fail; without the jitter of its waits. */

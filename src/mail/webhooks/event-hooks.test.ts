@@ -64,7 +64,7 @@ onEachEngine('event hooks', (engine) => {
     };
     const now = Date.now;
     const parts = { database, queue, bodies, events: counted, changes, webhooks, log, now };
-    options = { ...parts, queuedMax: MOST };
+    options = { ...parts, queuedMax: MOST, probeMs: 0 };
     queuer = new EventQueuer(options);
     hooks = new EventHooks({ ...options, events, bodies, onSet: queuer.look });
     receiver = await startReceiver((_, response) => response.writeHead(isAway ? 503 : 204).end());
@@ -262,6 +262,25 @@ onEachEngine('event hooks', (engine) => {
     queuer.look();
     await until(() => new Set(detailsAt(url)).size === some.length);
     await until(async () => (await hooks.find(owner)).waiting === 0);
+  });
+
+  test('finds out that a receiver is back, although what waits for it is due in hours', async () => {
+    isAway = true;
+    const { owner, url, tell } = await newUser();
+    const some = Array.from({ length: MOST + 20 }, (_, index) => `${index}`);
+    await tell('domain.failing', ...some);
+    const domainId = 2 ** 52 + (await hooks.find(owner)).id;
+    await until(async () => (await queue.count({ domainId }, MOST)) === MOST);
+    await queue.idle();
+    isAway = false;
+    const tomorrow = { attempts: 7, next_attempt_at: Date.now() + 86_400_000 };
+    await database.write((tx) =>
+      tx.updateTable('deliveries').set(tomorrow).where('domain_id', '=', domainId).execute(),
+    );
+    await until(() => {
+      queuer.look();
+      return new Set(detailsAt(url)).size === some.length;
+    });
   });
 
   test('says that events are missing which were pruned first', async () => {

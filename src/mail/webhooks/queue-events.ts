@@ -8,7 +8,8 @@
  * order, and may arrive again.
  *
  * Whose receiver is dead fills no table: {@link QUEUED_MAX} deliveries of a hook wait, and the events after them where they
- * are kept anyway, EVENT_DAYS. Events that are pruned there before they were queued are missing: the hook says so.
+ * are kept anyway, EVENT_DAYS. When it is back, all that waits is tried at once. Events that are pruned there before they were
+ * queued are missing: the hook says so.
  *
  * The end of such a delivery is no event itself: a receiver that is away would be told of each failure by one more.
  */
@@ -18,7 +19,7 @@ import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { type EpochMs, HOUR_MS, Outage, Repeat } from '../../platform/time/time.ts';
+import { type EpochMs, HOUR_MS, MINUTE_MS, Outage, Repeat } from '../../platform/time/time.ts';
 import {
   describeEvent,
   type EventHook,
@@ -53,6 +54,8 @@ export interface QueueEventsOptions {
   readonly now: () => EpochMs;
   /** Deliveries that wait for one hook; {@link QUEUED_MAX} where left out. */
   readonly queuedMax?: number;
+  /** How often a receiver that is behind is tried; {@link PROBE_MS} where left out. */
+  readonly probeMs?: number;
 }
 
 /** Starts the worker; `queue.stop` ends it. */
@@ -78,6 +81,8 @@ const ADVANCE_MS = HOUR_MS;
 /** How soon events are read again that wait for an open transaction: later each time, which may be open for an hour. */
 const HELD_MS = 50;
 const HELD_MAX_MS = 2_000;
+/** How often the receiver of a hook with many deliveries that wait is tried, whatever their schedule. */
+const PROBE_MS = 5 * MINUTE_MS;
 const HOOKS_AT_A_TIME = 1_000;
 const USERS_AT_A_TIME = 8;
 const EVENTS_AT_A_TIME = 100;
@@ -101,6 +106,8 @@ export class EventQueuer {
   readonly #later = new Set<string>();
   /** Those with a timer for events that wait. */
   readonly #held = new Set<string>();
+  /** Of users with many deliveries that wait: the one that was tried before its time, and until when no other is. */
+  readonly #probes = new Map<string, { readonly id: number | undefined; readonly until: number }>();
   #repeat: Repeat | undefined;
   /** By the monotonic clock. */
   #lookAt = 0;
@@ -217,6 +224,8 @@ export class EventQueuer {
     if (!hook) return false;
     const { domainId } = partyOf(hook);
     const waiting = await queue.count({ domainId, status: 'queued' }, queuedMax);
+    if (waiting >= queuedMax / 2) await this.#probe(hook);
+    else this.#probes.delete(userId);
     if (waiting >= queuedMax) {
       // Its receiver is behind.
       this.#later.add(userId);
@@ -236,6 +245,22 @@ export class EventQueuer {
       this.#hooks.set(userId, { ...hook, cursor, readAt: cursor, isToAdvance: false });
     } else hook.readAt = page.cursor;
     return page.hasMore;
+  }
+
+  /**
+   * After an outage of hours the deliveries that wait are due in hours, and would keep all later events from the queue. So one
+   * of them is tried every few minutes; once the receiver has taken it, all are due.
+   */
+  async #probe(hook: KnownHook): Promise<void> {
+    const { queue, probeMs = PROBE_MS } = this.#options;
+    const { userId } = hook;
+    const { domainId } = partyOf(hook);
+    const { id, until = 0 } = this.#probes.get(userId) ?? {};
+    const isTaken = id !== undefined && (await queue.find(domainId, id))?.status === 'delivered';
+    if (!isTaken && performance.now() < until) return;
+    const hastened = await queue.hasten(domainId, isTaken ? QUEUED_MAX : 1);
+    const next = isTaken ? undefined : hastened;
+    this.#probes.set(userId, { id: next, until: performance.now() + probeMs });
   }
 
   /** One timer for a user: each event that wakes him meanwhile would begin one more, and each of these the next. */
