@@ -86,6 +86,16 @@ const passedSince = new PreparedQuery((value: { id: number; modseq: number }, qu
     .where('created_modseq', '>', value.modseq),
 );
 
+/** An index has the flags of all messages, and of those that are marked alone the row is read. */
+export function deletedIn(queries: Queries, mailboxId: number) {
+  const own = queries.selectFrom('messages').where('mailbox_id', '=', mailboxId);
+  // Only a flag of the system has a backslash, which PostgreSQL would take for an escape.
+  const isMarked = sql<boolean>`flags like ${'%\\Deleted%'} escape '~'`;
+  return own
+    .select(({ fn }) => [fn.countAll().as('messages'), fn.sum('size').as('octets')])
+    .where('uid', 'in', own.select('uid').where(isMarked));
+}
+
 export interface ImapStoreOptions extends MessageReaderOptions {
   readonly quotas: Quotas;
   readonly longRequests: LongRequests;
@@ -242,13 +252,8 @@ export class ImapStore {
   async deleted({
     id,
   }: MailboxRow): Promise<{ readonly messages: number; readonly octets: number }> {
-    const found = await this.#options.database.read
-      .selectFrom('messages')
-      .select(({ fn }) => [fn.countAll().as('messages'), fn.sum('size').as('octets')])
-      .where('mailbox_id', '=', id)
-      // Only a flag of the system has a backslash, which PostgreSQL would take for an escape.
-      .where(sql<boolean>`flags like ${'%\\Deleted%'} escape '~'`)
-      .executeTakeFirstOrThrow();
+    const query = deletedIn(this.#options.database.read, id);
+    const found = await query.executeTakeFirstOrThrow();
     return { messages: Number(found.messages), octets: Number(found.octets ?? 0) };
   }
 
