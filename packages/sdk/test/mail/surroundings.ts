@@ -6,16 +6,21 @@ import { BUSY, type Tab, type World } from './world.ts';
 export const pick = fc.nat(30);
 
 const ms = fc.constantFrom(0, 10, 300, 2000, 40_000);
-const fault: fc.Arbitrary<Fault> = fc.oneof(
+const passing: fc.Arbitrary<Fault> = fc.oneof(
   fc.constantFrom<Fault>({ lose: 'request' }, { lose: 'answer' }),
   fc.constantFrom<Fault>(
     { status: 503, retryAfter: 2 },
     { status: 500 },
     { status: 429, retryAfter: 20 },
   ),
-  fc.constant<Fault>({ status: 401, code: 'unauthorized' }),
   fc.constant<Fault>({ delayMs: 3000 }),
 );
+const fault = fc.oneof(
+  { weight: 4, arbitrary: passing },
+  { weight: 1, arbitrary: fc.constant<Fault>({ status: 401, code: 'unauthorized' }) },
+);
+/** Of a server that is in trouble: some of its answers are right, and come at once. */
+const faults = fc.array(fc.oneof(passing, fc.constant<Fault>({ delayMs: 0 })), { maxLength: 8 });
 const aside = fc.constantFrom('kill' as const, 'drop' as const, 'deafen' as const);
 const when = fc.constantFrom('before' as const, 'after' as const);
 
@@ -24,6 +29,7 @@ export const surroundings = (path: fc.Arbitrary<string | undefined>) =>
   [
     { weight: 6, arbitrary: fc.record({ do: fc.constant('wait' as const), ms }) },
     { weight: 3, arbitrary: fc.record({ do: fc.constant('fault' as const), fault, path }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant('trouble' as const), faults }) },
     { weight: 2, arbitrary: fc.record({ do: fc.constant('network' as const), on: fc.boolean() }) },
     { weight: 2, arbitrary: fc.record({ do: fc.constant('busy' as const), tab: pick }) },
     { weight: 1, arbitrary: fc.record({ do: fc.constant('open' as const), tab: pick }) },
@@ -61,6 +67,9 @@ export async function befall(
       return true;
     case 'fault':
       server.failNext(step.fault, step.path);
+      return true;
+    case 'trouble':
+      for (const one of step.faults) server.failNext(one);
       return true;
     case 'network':
       server.online = step.on;
