@@ -27,7 +27,9 @@ async function append(
   { accountId, userId }: { accountId: number; userId: string },
   pieces: readonly string[],
   appendMessages: Store,
+  count = 1,
 ): Promise<string> {
+  let left = count;
   const channel: Channel = {
     ...{ address: '192.0.2.1', isSecure: true, mayLogIn: true },
     signal: new AbortController().signal,
@@ -40,7 +42,7 @@ async function append(
     async *readLiteral() {
       for (const piece of pieces) yield Buffer.from(piece);
     },
-    nextMessage: () => Promise.resolve(undefined),
+    nextMessage: () => Promise.resolve(--left > 0 ? [' '] : undefined),
   };
   const mailstore = {
     imap: { open: () => Promise.resolve({}) },
@@ -131,4 +133,26 @@ test('what is refused because the account has too much under way has the code of
   };
   const told = await append({ accountId: 9, userId: 'ann' }, ['a'], refuse);
   assert.equal(told, 'x NO [LIMIT] too many long requests of this account are under way\r\n');
+});
+
+test('messages of one command that come at once leave others their turn', async (t) => {
+  let now = performance.now();
+  t.mock.method(performance, 'now', () => {
+    now += 10;
+    return now;
+  });
+  let read = 0;
+  const store: Store = async (_user, _mailbox, messages) => {
+    for await (const { source } of messages) for await (const _ of source) read++;
+    return APPENDED;
+  };
+  let isOver = false;
+  const running = append({ accountId: 1, userId: 'u' }, ['a'], store, 15).finally(() => {
+    isOver = true;
+  });
+  let turns = 0;
+  for (; !isOver; turns++) await turn();
+  assert.match(await running, /^x OK /);
+  assert.equal(read, 15);
+  assert.ok(turns >= 14, `${turns} turns`);
 });

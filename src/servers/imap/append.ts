@@ -1,6 +1,7 @@
 /** APPEND (RFC 9051 section 6.3.12, RFC 3502) and REPLACE (RFC 8508): the message goes to the store as it comes, and is never whole in memory. */
 import {
   type AppendedByClient,
+  enterTurnOf,
   type NewMessage,
   partiesOf,
 } from '../../mailboxes/mailstore/mailstore.ts';
@@ -160,6 +161,9 @@ async function* readMessages(
     };
     const parts = await channel.nextMessage();
     if (!parts) return;
+    // Up to 2 MiB come in one turn of the event loop: others would wait until all messages in it were read.
+    const waits = enterTurnOf(session.user);
+    if (waits) await waits;
     const command = new Cursor(parts);
     ({ flags, internalDate } = readMessageHead(command.space()));
   }
