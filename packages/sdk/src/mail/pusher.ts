@@ -152,9 +152,11 @@ export class Pusher {
       const { request, ...again } = first;
       const { body } = request as StoredRequest;
       const isMoved = JSON.stringify(writeMail(first, copy)) !== JSON.stringify(body);
-      const next = isMoved ? ({ ...again, state: 'queued' } as const) : sendAlone(first);
       if (isMoved || draft || inReplyTo) {
-        await copy.write(epoch, 'strict', () => [put('operations', next)]);
+        const mail = isMoved ? first.mail : alone(first.mail);
+        await copy.write(epoch, 'strict', () => [
+          put('operations', { ...again, state: 'queued', mail }),
+        ]);
         return;
       }
     }
@@ -273,7 +275,5 @@ function instead(mail: StoredMail, { seq }: OperationRow, { operations }: Copy):
 }
 
 /** A mail that goes without what it answers; or, where it answers nothing, without its draft. */
-function sendAlone({ request: _, mail = {}, ...kept }: OperationRow): OperationRow {
-  const { inReplyTo, draft, ...rest } = mail;
-  return { ...kept, state: 'queued', mail: inReplyTo ? { ...rest, draft } : rest };
-}
+const alone = ({ inReplyTo, draft, ...rest }: StoredMail): StoredMail =>
+  inReplyTo ? { ...rest, draft } : rest;
