@@ -1,4 +1,4 @@
-/** A conversation, oldest first: what is unread and the last message are unfolded. */
+/** A conversation, oldest first: the last message and the newest unread ones are unfolded, and read by that. */
 import { computed, defineComponent, nextTick, ref, shallowReactive, watch } from 'vue';
 import type { MailMessage } from '../../sdk/src/mail/client.ts';
 import { Actions } from '../list/list-bar.tsx';
@@ -14,8 +14,11 @@ import { Failure } from '../ui/loaded.tsx';
 import { Card } from './card.tsx';
 import { reading } from './opened.ts';
 
+/** Unread messages that are unfolded at once. Each has a frame of its own: two hundred hold the page for seconds. */
+const UNFOLDED_MAX = 10;
+
 export const Thread = defineComponent(() => {
-  /** By the user, or since they were unread when the conversation was opened. */
+  /** By the user, or since they were unread when they came; what was too much then is false. */
   const unfolded = shallowReactive(new Map<string, boolean>());
   const heading = ref<HTMLElement>();
   const messages = computed(() => reading.opened.value?.messages ?? []);
@@ -27,9 +30,10 @@ export const Thread = defineComponent(() => {
     { flush: 'sync' },
   );
   watch(messages, (now, before) => {
-    const unread = now.filter(isUnread);
-    for (const message of unread) unfolded.set(keyOf(message), true);
-    void markRead({ messages: unread }, true, true);
+    const came = now.filter((message) => isUnread(message) && !unfolded.has(keyOf(message)));
+    for (const [at, message] of came.reverse().entries())
+      unfolded.set(keyOf(message), at < UNFOLDED_MAX);
+    readUnfolded();
     if (now.length === 0 || before.length > 0) return;
     void nextTick(() => {
       const first = heading.value?.parentElement?.querySelector('.who[aria-expanded="true"]');
@@ -38,7 +42,14 @@ export const Thread = defineComponent(() => {
       if (isNarrow.matches) heading.value?.focus({ preventScroll: true });
     });
   });
-  const toggle = (message: MailMessage) => unfolded.set(keyOf(message), !isUnfolded(message));
+  const readUnfolded = () => {
+    const seen = messages.value.filter((message) => isUnread(message) && isUnfolded(message));
+    void markRead({ messages: seen }, true, true);
+  };
+  const toggle = (message: MailMessage) => {
+    unfolded.set(keyOf(message), !isUnfolded(message));
+    readUnfolded();
+  };
   return () => {
     const account = current.value;
     if (!route.value.open || !account) return <NothingOpen />;

@@ -50,6 +50,35 @@ for (const [where, viewport] of [
   });
 }
 
+test('of very many unread messages the newest are unfolded and read, and the others once they are pressed', async () => {
+  const { id, address } = await pages.newAccount();
+  const first = '<many@sender.test>';
+  await pages.send(address, 'Many', { messageId: first });
+  for (let at = 1; at < 30; at++)
+    await pages.send(address, `Re: Many ${at}`, { references: first });
+  const { page, assertQuiet } = await openWebmail(pages, address);
+  await rowOf(page, 'Many').getByText('30').waitFor();
+  await rowOf(page, 'Many').click();
+  const card = (at: number) => page.locator('.thread .message').nth(at);
+  const unread = () =>
+    pages
+      .callMail(id, 'POST', '/mail/search', { mailbox: 'INBOX', notFlags: ['\\Seen'], limit: 100 })
+      .then(({ matches }) => matches.length);
+  await card(20).getByText('Text of Re: Many 20').waitFor();
+  await until(page, `document.querySelectorAll('.thread .message.unread').length === 20`);
+  assert.equal(await page.locator('.thread .message-body').count(), 10);
+  while ((await unread()) !== 20) await setTimeout(50);
+  await card(3).getByRole('button').first().click();
+  await card(3).locator('.message-body').getByText('Text of Re: Many 3').waitFor();
+  while ((await unread()) !== 19) await setTimeout(50);
+  // One that comes meanwhile is unfolded.
+  await pages.send(address, 'Re: Many 30', { references: first });
+  await card(30).locator('.message-body').getByText('Text of Re: Many 30').waitFor();
+  while ((await unread()) !== 19) await setTimeout(50);
+  assert.equal(await page.locator('.thread .message-body').count(), 12);
+  assertQuiet();
+});
+
 test('a row of Sent goes by whom the mail is for', async () => {
   const { id, address } = await pages.newAccount();
   const to = [{ name: 'Zoe', address: 'zoe@sender.test' }];
