@@ -38,12 +38,14 @@ export interface SearchDocument {
   readonly parts: readonly TextPart[];
 }
 
-export type SearchChange =
+/** A change, with the id of its row in the queue. */
+export type SearchChange = { readonly row: number } & (
   | { readonly kind: 'add'; readonly document: SearchDocument }
   /** The account has no message of this body any more. */
   | { readonly kind: 'remove'; readonly accountId: number; readonly bodyId: number }
-  /** The account was deleted. It may have more than is removed at a time: `row` is the id of its row in the queue. */
-  | { readonly kind: 'forget'; readonly accountId: number; readonly row: number };
+  /** The account was deleted. It may have more than is removed at a time. */
+  | { readonly kind: 'forget'; readonly accountId: number }
+);
 
 /**
  * Documents of a deleted account that are removed at a time. With all of them at once, searches on SQLite would wait until

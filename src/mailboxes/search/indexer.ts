@@ -275,7 +275,7 @@ export async function readRows(
     if (gone) {
       const isAccount = bodyId === 0;
       changes.push(
-        isAccount ? { kind: 'forget', accountId, row } : { kind: 'remove', accountId, bodyId },
+        isAccount ? { kind: 'forget', accountId, row } : { kind: 'remove', accountId, bodyId, row },
       );
       continue;
     }
@@ -283,7 +283,7 @@ export async function readRows(
     // It was deleted meanwhile.
     if (!message) continue;
     try {
-      changes.push({ kind: 'add', document: await readDocument(bodies, message) });
+      changes.push({ kind: 'add', row, document: await readDocument(bodies, message) });
     } catch (error) {
       if (isUnavailable(error) || (error instanceof Refusal && error.code === 'unavailable'))
         throw error;

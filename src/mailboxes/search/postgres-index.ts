@@ -7,7 +7,12 @@
  */
 import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
-import { PreparedQuery, type Queries, settingStore } from '../../platform/database/database.ts';
+import {
+  advisoryLocks,
+  PreparedQuery,
+  type Queries,
+  settingStore,
+} from '../../platform/database/database.ts';
 import {
   type FindRequest,
   FORGET_AT_A_TIME,
@@ -24,6 +29,7 @@ import {
   type IndexOptions,
   keepUnread,
   logUnreadable,
+  queueColumns,
   readRows,
   type SearchIndex,
 } from './indexer.ts';
@@ -33,6 +39,8 @@ import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
 const STATEMENT_TIMEOUT = '2s';
 /** Less than the least DATABASE_TIMEOUT_SECONDS. */
 const ALIVE_MS = 300;
+/** Rows of the queue that a node looks at for those that no other works at: as many nodes as find some work at once. */
+const LOOKED_AT = 8 * BATCH;
 /** The version of the terms in the index, once all mail is in it or queued for it. */
 const VERSION_SETTING = 'search_terms';
 
@@ -151,22 +159,33 @@ interface TakenRow {
   readonly isUnread: boolean;
 }
 
-/** Takes rows of the queue, and indexes those whose terms came with them: no other row is about these new bodies. */
-const takeSome = new PreparedQuery<object, TakenRow>((_, queries) => {
-  const some = queries
+/**
+ * Finds rows of the queue that no other node works at. The locks end with the transaction, and unlike those of rows give it no
+ * number: everybody's events are told only up to the oldest transaction with one, and a bucket may take long to answer.
+ */
+const findSome = new PreparedQuery<object, TakenRow>((_, queries) => {
+  const first = queries
     .selectFrom('search_queue')
-    .select('id')
+    .select(queueColumns)
+    .select(sql<boolean>`terms is null`.as('isUnread'))
     .where(({ or, eb, not }) => or([eb('gone', '=', 0), not(isAddedBefore)]))
     .orderBy('id')
-    .limit(BATCH)
-    .forUpdate()
-    .skipLocked();
+    .limit(LOOKED_AT);
+  // Apart, since a plan that sorts would lock all of the queue.
   return sql<TakenRow>`
-    with taken as (delete from search_queue where id in (${some}) returning *),
-    added as (${insertRows(sql`taken where terms is not null`)})
-    select id, account_id as "accountId", body_id as "bodyId", gone, terms is null as "isUnread"
-    from taken`;
+    with first as materialized (${first})
+    select * from first
+    where pg_try_advisory_xact_lock(${sql.lit(advisoryLocks.search)}, (id % 2147483647)::int)
+    limit ${sql.lit(BATCH)}`;
 });
+
+/** Takes rows, and indexes those whose terms came with them: no other row is about these new bodies. */
+const takeThese = new PreparedQuery<{ readonly ids: number[] }, { readonly id: number }>(
+  ({ ids }) => sql<{ id: number }>`
+    with taken as (delete from search_queue where id = any(${ids}::bigint[]) returning *),
+    added as (${insertRows(sql`taken where terms is not null`)})
+    select id from taken`,
+);
 
 /**
  * Waits for sources within a transaction. The server ends one that is idle for too long, and the next attempt would
@@ -253,14 +272,19 @@ export class PostgresIndex implements SearchIndex {
   takeBatch(): Promise<number> {
     const { database, log, now } = this.#options;
     return database.write(async (tx) => {
-      const rows = await takeSome.all(tx, {});
+      const rows = await findSome.all(tx, {});
+      if (rows.length === 0) return 0;
       const entries = rows
         .filter(({ isUnread }) => isUnread)
         .map((row) => ({ ...row, gone: row.gone === 1 }))
         .sort((a, b) => a.id - b.id);
       const { changes, unread } = await keepAlive(tx, readRows(tx, this.#options, entries));
+      const taken = await takeThese.all(tx, { ids: rows.map(({ id }) => id) });
+      // Another node may have taken some as this one looked.
+      const own = new Set(taken.map(({ id }) => id));
+      const left = changes.filter(({ row }) => own.has(row));
       await keepUnread(tx, unread, now?.());
-      for (const one of await applyWithin(tx, changes)) logUnreadable(log, one);
+      for (const one of await applyWithin(tx, left)) logUnreadable(log, one);
       return rows.length;
     });
   }

@@ -274,6 +274,32 @@ onEachEngine('the search index', (engine) => {
       assert.deepEqual(await found(search, user, 'twice'), []);
     });
 
+    test('holds up no events while a source takes long to read', async () => {
+      const { store, user } = await openWithUser(engine);
+      const { database, bodies } = store;
+      const source = createSearchSource(database);
+      const [asked, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const slow: typeof source = {
+        ...source,
+        async find(...wanted) {
+          asked.resolve();
+          await answered.promise;
+          return source.find(...wanted);
+        },
+      };
+      const log = pino({ level: 'silent' });
+      const index = new PostgresIndex({ database, bodies, log, source: slow });
+      await index.open();
+      await add(store, user, mail('slow', 'hello'));
+      const taking = index.takeBatch();
+      await asked.promise;
+      const { rows } = await sql`select 1 from pg_stat_activity
+        where datname = current_database() and backend_xid is not null`.execute(database.read);
+      answered.resolve();
+      assert.equal(await taking, 1);
+      assert.deepEqual(rows, []);
+    });
+
     test('is filled by the next start where of two nodes that fill it the later one dies', async () => {
       const { store, user } = await openWithUser(engine);
       const id = await add(store, user, mail('kept', 'hello'));

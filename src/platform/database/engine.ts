@@ -7,7 +7,7 @@ export type Engine = 'sqlite' | 'postgres';
 
 /**
  * The numbers of our advisory locks on PostgreSQL: each is of one purpose, in all versions. That of `nodes` with a second
- * number is the lock of one process.
+ * number is the lock of one process, that of `search` with one is the lock of a row of the index's queue.
  */
 export const advisoryLocks = {
   migration: 7_265_017,
@@ -15,6 +15,7 @@ export const advisoryLocks = {
   restore: 0x726573,
   bodies: 0x626f64,
   firstAccount: 0x616363,
+  search: 0x736561,
 };
 
 /** Queries inside a transaction or a snapshot. */
