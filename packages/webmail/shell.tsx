@@ -3,7 +3,7 @@ import { type Component, defineAsyncComponent, defineComponent, watch, watchEffe
 import { List } from './list/list.tsx';
 import { ListBar } from './list/list-bar.tsx';
 import { followList } from './list/source.ts';
-import { focusList, SearchBox } from './search/search-box.tsx';
+import { SearchBox } from './search/search-box.tsx';
 import { Settings } from './settings/settings.tsx';
 import { Help, pageKeys } from './settings/shortcuts.tsx';
 import { PendingDialog } from './sidebar/connection.tsx';
@@ -19,6 +19,7 @@ import { followOpened } from './thread/opened.ts';
 import { Thread } from './thread/thread.tsx';
 import { Button, Tool } from './ui/button.tsx';
 import { component } from './ui/component.ts';
+import { focusList, keepFocus, keepFocusOfButtons } from './ui/focus.ts';
 import { Icon } from './ui/icon.tsx';
 import { useKeys } from './ui/keys.ts';
 import { Questions } from './ui/questions.tsx';
@@ -30,6 +31,12 @@ export const Shell = defineComponent(() => {
   followOpened();
   // Back leads to other messages than those that a dialog is about.
   watch(route, closeOverlay);
+  // The page of another account, or the one to sign in.
+  watch(
+    () => current.value?.address,
+    () => void keepFocus(),
+  );
+  keepFocusOfButtons();
   watchEffect(() => {
     document.title = titleNow();
   });

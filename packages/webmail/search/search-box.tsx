@@ -3,6 +3,7 @@ import { computed, ref } from 'vue';
 import type { Account } from '../state/parts.ts';
 import { closeOpen, go, isNarrow, route } from '../state/route.ts';
 import { component } from '../ui/component.ts';
+import { focusList } from '../ui/focus.ts';
 import { Icon } from '../ui/icon.tsx';
 
 const ID = 'search';
@@ -25,10 +26,6 @@ const operators = [
   ['after:', 'a day: 2026-01-31'],
   ['before:', 'a day'],
 ] as const;
-
-export function focusList(): void {
-  document.querySelector<HTMLElement>('.list')?.focus();
-}
 
 export const SearchBox = component<{ account: Account }>(['account'], (props) => {
   const input = ref<HTMLInputElement>();

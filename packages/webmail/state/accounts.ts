@@ -1,5 +1,5 @@
 /** The accounts that are signed in here, each with its client and what it tells. */
-import { computed, type ShallowRef, shallowReactive, shallowRef } from 'vue';
+import { computed, nextTick, type ShallowRef, shallowReactive, shallowRef } from 'vue';
 import { keptLogins, signIn as logIn, type MailLogin } from '../../sdk/src/login.ts';
 import type {
   MailboxInfo,
@@ -16,7 +16,7 @@ import { reasonOf } from '../ui/format.ts';
 import { announce, say, sayFailure } from '../ui/toasts.tsx';
 import { describeOperation, titleOf } from './describe.ts';
 import { opens } from './overlay.ts';
-import { type Account, refused, stopWriting } from './parts.ts';
+import { type Account, refused, stopWriting, writing } from './parts.ts';
 import { go, isPanelOpen, route } from './route.ts';
 
 const server = { baseUrl: location.origin, app: 'webmail' };
@@ -83,6 +83,14 @@ export class OpenAccount implements Account {
     this.client.reconnect();
   }
 
+  /** The user signed out in another tab, which removed the copy. */
+  async leave(): Promise<void> {
+    accounts.value = accounts.value.filter((one) => one !== this);
+    this.#unsay();
+    say(`${this.address} was signed out in another tab`);
+    await this.client.close();
+  }
+
   #follow(): void {
     const { client, live } = this;
     const take = (told: Partial<typeof live>) => Object.assign(live, told);
@@ -94,8 +102,14 @@ export class OpenAccount implements Account {
       if (told.state === 'live' || told.state === 'polling') readWaiting();
       // On a phone nothing else says so while mail is read or written.
       if (told.state === 'stopped' && accounts.value.includes(this)) {
-        const action = { label: 'Sign in', run: opens('sign-in') };
-        this.#unsay = say('You were signed out', {
+        const signInHere = () => {
+          if (current.value !== this) go({ address: this.address, mailbox: 'INBOX' });
+          // The page closes what is open over another account.
+          void nextTick(opens('sign-in'));
+        };
+        const action = { label: 'Sign in', run: signInHere };
+        const who = accounts.value.length > 1 ? `${this.address} was` : 'You were';
+        this.#unsay = say(`${who} signed out`, {
           tone: 'failed',
           action,
           forMs: Number.POSITIVE_INFINITY,
@@ -269,6 +283,16 @@ export async function signOut(account: OpenAccount): Promise<void> {
   await account.client.signOut();
   await account.login.end();
 }
+
+addEventListener('storage', () => {
+  const kept = new Set(keptLogins(server).map(({ address }) => address));
+  for (const account of accounts.value) {
+    const { address, login } = account;
+    // What is being written stays: whoever signs in again can send it.
+    const isWriting = writing.value?.account === account;
+    if (login.remembered && !kept.has(address) && !isWriting) void account.leave();
+  }
+});
 
 // A change that is only in memory would be lost; one in the copy is not.
 addEventListener('beforeunload', (event) => {

@@ -8,7 +8,7 @@ import type {
 import { isUnread } from '../list/rows.ts';
 import { list } from '../list/source.ts';
 import { count } from '../ui/format.ts';
-import { say, sayFailure } from '../ui/toasts.tsx';
+import { announce, say, sayFailure } from '../ui/toasts.tsx';
 import { current, isTrash, type OpenAccount, titleOfName } from './accounts.ts';
 
 /** Messages by name, or all of a mailbox. */
@@ -58,6 +58,7 @@ async function carryOut(target: Target, change: Change, telling: Telling): Promi
     list.unhide();
     try {
       for (const operation of operations.toReversed()) await operation.undo();
+      announce('Undone');
     } catch (error) {
       sayFailure('It could not be undone', error);
     }

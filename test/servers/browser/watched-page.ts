@@ -60,7 +60,11 @@ export async function openWatched(
   const complaints: string[] = [];
   const requests: string[] = [];
   page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
+    if (!['error', 'warning'].includes(message.type())) return;
+    const { url } = message.location();
+    // Of an answer the text says its status alone.
+    const isAnswer = message.text().startsWith('Failed to load resource');
+    complaints.push(isAnswer ? `${message.text()} ${url}` : message.text());
   });
   page.on('pageerror', (error) => complaints.push(String(error)));
   context.on('request', (request) => requests.push(request.url()));

@@ -147,15 +147,71 @@ test('all of a long folder is dragged to another one: what comes later is not ch
   assertQuiet();
 });
 
+const IN_LIST = "document.activeElement?.getAttribute('role') === 'treegrid'";
+
+test('the focus is never lost: after a file, an undo, and with accounts that come and go', async () => {
+  const { address } = await pages.newAccount();
+  const { address: second } = await pages.newAccount();
+  await pages.send(address, 'Hello');
+  const { page, context } = await openWebmail(pages, address);
+  await rowOf(page, 'Hello').waitFor();
+  await page.keyboard.press('c');
+  const form = page.getByRole('dialog').filter({ has: page.getByLabel('Subject') });
+  await form
+    .getByLabel('Attach files')
+    .setInputFiles({ name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('a') });
+  await form.getByRole('button', { name: 'Remove a.txt' }).press('Enter');
+  await until(page, "document.activeElement?.getAttribute('aria-label') === 'Text'");
+  await page.keyboard.press('Escape');
+  await form.waitFor({ state: 'detached' });
+  await until(page, IN_LIST);
+  await page.keyboard.press('e');
+  await page.getByRole('button', { name: 'Undo' }).press('Enter');
+  await rowOf(page, 'Hello').waitFor();
+  await until(page, IN_LIST);
+  const choose = async (item: string) => {
+    await page.getByRole('button', { name: 'Account' }).press('Enter');
+    await page.getByRole('menuitem', { name: item }).press('Enter');
+  };
+  await choose('Add an account');
+  await fillSignIn(page, second, false);
+  await until(page, IN_LIST);
+  await choose(address);
+  await rowOf(page, 'Hello').waitFor();
+  await until(page, IN_LIST);
+  for (const next of [IN_LIST, "document.activeElement?.name === 'address'"]) {
+    await choose('Sign out');
+    await until(page, next);
+  }
+  await context.close();
+});
+
+test('who signs out in one tab is signed out in the others, and the other account stays', async () => {
+  const { address } = await pages.newAccount();
+  const { address: second } = await pages.newAccount();
+  await pages.send(address, 'Of the first');
+  const { page, context } = await openWebmail(pages, address, { stay: true });
+  await page.getByRole('button', { name: 'Account' }).click();
+  await page.getByRole('menuitem', { name: 'Add an account' }).click();
+  await fillSignIn(page, second, true);
+  const other = await context.newPage();
+  await other.goto(page.url());
+  await isLive(other);
+  await page.getByRole('button', { name: 'Account' }).click();
+  await page.getByRole('menuitem', { name: 'Sign out' }).click();
+  for (const tab of [page, other]) await rowOf(tab, 'Of the first').waitFor();
+  await other.getByText(`${second} was signed out in another tab`).first().waitFor();
+  await other.getByRole('button', { name: 'Account' }).click();
+  assert.equal(await other.getByRole('menuitem', { name: second }).count(), 0);
+  await context.close();
+});
+
 test('all of it with the keyboard alone, and the focus stays in the list', async () => {
   const { id, address } = await pages.newAccount();
   for (const subject of ['First', 'Second', 'Third']) await pages.send(address, subject);
   const { page, assertQuiet } = await openWebmail(pages, address);
   await rowOf(page, 'Third').waitFor();
-  for (let presses = 0; presses < 40; presses++) {
-    if (await inPage(page, "document.activeElement?.getAttribute('role') === 'treegrid'")) break;
-    await page.keyboard.press('Tab');
-  }
+  await until(page, IN_LIST);
   const active = () =>
     inPage<string>(
       page,
@@ -171,6 +227,7 @@ test('all of it with the keyboard alone, and the focus stays in the list', async
   await serverHas(id, 'Trash', ['Second']);
   await page.keyboard.press('z');
   await rowOf(page, 'Second').waitFor();
+  await page.getByRole('status').getByText('Undone').waitFor({ state: 'attached' });
   await page.keyboard.press('c');
   await page.getByRole('combobox', { name: 'To' }).waitFor();
   await until(page, "document.activeElement?.getAttribute('role') === 'combobox'");
@@ -215,7 +272,7 @@ test('all of it with the keyboard alone, and the focus stays in the list', async
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: /^Trash/ }).waitFor();
   // The message that opens is on its way back: it may be asked for where it was, and then where it is.
-  assertQuiet(/404/);
+  assertQuiet(/status of 404 .*\/mail\/content\?mailbox=Trash&uid=1$/);
 });
 
 test('on a phone there is one pane, Back closes it, and what is pressed is large enough', async () => {
