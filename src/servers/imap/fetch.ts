@@ -9,7 +9,7 @@ import { Pace } from './long-work.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
 import { isWhole } from './sections.ts';
-import { type Answer, Bye, type Command, GONE, No, type Session } from './session.ts';
+import { type Answer, type Command, CutOff, GONE, No, type Session } from './session.ts';
 import { readSince, vanished } from './since.ts';
 import { columnOf, Source } from './source.ts';
 import { textsOf } from './texts.ts';
@@ -205,9 +205,7 @@ async function* writeRows(
         isBegun = true;
       }
     } catch (cause) {
-      if (!isBegun || cause instanceof Bye) throw cause;
-      // A NO would stand within its line.
-      throw new Bye('A message could not be read to its end', { cause });
+      throw isBegun ? new CutOff(cause) : cause;
     }
   }
   yield told.length > 0 ? [...told, text] : text;

@@ -7,7 +7,7 @@ import type { CommandParts } from './command-reader.ts';
 import { commands, commandsIn } from './commands.ts';
 import { BadCommand, Cursor } from './cursor.ts';
 import { tellNews } from './notify.ts';
-import { Bye, type Command, No, type Session } from './session.ts';
+import { Bye, type Command, CutOff, No, type Session } from './session.ts';
 import { RENAMED } from './tell-changes.ts';
 import { line, type Output } from './write.ts';
 
@@ -99,7 +99,7 @@ export async function runCommand(
 /**
  * Sends what is answered; the next piece is made when the client has read enough of those before.
  *
- * @throws Bye where something cannot be sent: no other answer can follow; what the answer throws
+ * @throws CutOff where something cannot be sent; what the answer throws
  */
 async function sendAll<Result>(
   answer: AsyncGenerator<Output, Result>,
@@ -113,7 +113,7 @@ async function sendAll<Result>(
       if (waits) await waits;
     } catch (cause) {
       await answer.return(undefined as Result);
-      throw cause instanceof Bye ? cause : new Bye('Something failed on our side', { cause });
+      throw new CutOff(cause);
     }
   }
 }
@@ -143,7 +143,7 @@ function readName(cursor: Cursor): string {
   return Object.hasOwn(commands, full) ? full : 'other';
 }
 
-/** What others changed, and this session was not told yet. @returns why the session cannot go on */
+/** What others changed, and this session was not told yet. @returns why the session cannot go on after its answer */
 async function tellOthers(
   session: Session,
   { tells }: Command,
@@ -158,6 +158,7 @@ async function tellOthers(
     await sendAll(tellNews(session, withRemovals), send);
     return undefined;
   } catch (error) {
+    if (error instanceof CutOff) throw error;
     if (error instanceof Bye) return error;
     // A NO would let the client do once more what was done: it is told with the next command.
     if (!isPassing(error)) throw error;

@@ -255,5 +255,16 @@ export class No extends Error {
 
 /** The session cannot go on: BYE, and why. */
 export class Bye extends Error {
-  override readonly name = 'Bye';
+  override readonly name: string = 'Bye';
+}
+
+/** The same where an answer was not told to its end: what came behind it, the tagged answer too, would stand within its line. */
+export class CutOff extends Bye {
+  override readonly name = 'CutOff';
+
+  /** @param cause a Bye says itself why the session cannot go on */
+  constructor(cause: unknown) {
+    if (cause instanceof Bye) super(cause.message, { cause: cause.cause });
+    else super('An answer could not be told to its end', { cause });
+  }
 }
