@@ -95,14 +95,15 @@ function isFilled(db: DatabaseSync): boolean {
 const { db, dropped } = openIndex();
 
 /**
- * One transaction, which also writes the position: a crash repeats changes, and misses none. A deleted account with more
- * documents than are removed at a time ends the batch: its row is read again.
+ * One transaction, which also writes the position: a crash repeats changes, and misses none. Of deleted accounts only some
+ * documents are removed: the position stays before an account that has more.
  */
 function apply(changes: readonly SearchChange[], last: number): Applied {
   return inTransaction(() => {
     const unreadable: Unreadable[] = [];
+    const unfinished: number[] = [];
+    let most = FORGET_AT_A_TIME;
     let position = last;
-    let left = FORGET_AT_A_TIME;
     for (const change of changes) {
       if (change.kind === 'add') {
         const { terms, unreadable: failed } = tryTerms(change.document);
@@ -111,14 +112,14 @@ function apply(changes: readonly SearchChange[], last: number): Applied {
       } else if (change.kind === 'remove') {
         removeDocument(db, change.accountId, change.bodyId);
       } else {
-        left -= forgetAccount(db, change.accountId, left);
-        if (left > 0) continue;
-        position = change.row - 1;
-        break;
+        most -= forgetAccount(db, change.accountId, most);
+        if (most > 0) continue;
+        unfinished.push(change.accountId);
+        position = Math.min(position, change.row - 1);
       }
     }
     writeState(db, 'position', String(position));
-    return { position, unreadable };
+    return { unfinished, unreadable };
   });
 }
 

@@ -7,6 +7,7 @@ import { AskedThread } from '../../platform/threads/threads.ts';
 import type { FindRequest, Hit, SearchChange, Unreadable } from './documents.ts';
 import {
   BATCH,
+  enqueueSearch,
   type IndexOptions,
   keepUnread,
   logUnreadable,
@@ -40,8 +41,8 @@ export interface Opened {
 
 /** What became of a batch. */
 export interface Applied {
-  /** The last row that was processed; the rows after it are read again. */
-  readonly position: number;
+  /** Deleted accounts that have more documents, perhaps. */
+  readonly unfinished: readonly number[];
   /** Messages that could not be read; they do not stop the others. */
   readonly unreadable: readonly Unreadable[];
 }
@@ -175,11 +176,14 @@ export class SqliteIndex implements SearchIndex {
     const { changes, unread } = await readRows(read, this.#options, entries);
     if (unread.length > 0) await database.write((tx) => keepUnread(tx, unread, now?.()));
     const request = { kind: 'apply', changes, position: last.id } as const;
-    const { position, unreadable } = await thread.ask<Applied>(request);
+    const { unfinished, unreadable } = await thread.ask<Applied>(request);
     for (const one of unreadable) logUnreadable(log, one);
-    this.#position = position;
-    // Of a large deleted account the rest is removed without a wait for more rows.
-    return position < last.id ? BATCH : rows.length;
+    // Behind all others, which do not wait for it. Only then the position passes the row that was there.
+    const rest = unfinished.map((accountId) => ({ accountId, bodyId: 0, gone: true }));
+    if (rest.length > 0) await database.write((tx) => enqueueSearch(tx, rest));
+    this.#position = last.id;
+    // The rest is removed without a wait for more rows.
+    return rest.length > 0 ? BATCH : rows.length;
   }
 
   async sync(): Promise<void> {
