@@ -363,6 +363,7 @@ export function hastenRows(
     .updateTable('deliveries')
     .set(({ eb }) => ({ next_attempt_at: now, attempts: eb('attempts', '-', 1) }))
     .where('id', 'in', waiting)
+    .where('status', '=', 'queued')
     .where('lease_owner', 'is', null)
     .returning(['id', 'kind', 'sender', 'destination'])
     .execute();

@@ -224,13 +224,12 @@ export class EventQueuer {
     if (!hook) return false;
     const { domainId } = partyOf(hook);
     const waiting = await queue.count({ domainId, status: 'queued' }, queuedMax);
-    if (waiting >= queuedMax / 2) await this.#probe(hook);
-    else this.#probes.delete(userId);
-    if (waiting >= queuedMax) {
-      // Its receiver is behind.
+    if (waiting >= queuedMax / 2) {
+      // Its receiver is behind. Whether it is back is seen also where nothing happens any more.
       this.#later.add(userId);
-      return false;
-    }
+      await this.#probe(hook);
+    } else this.#probes.delete(userId);
+    if (waiting >= queuedMax) return false;
     const page = await this.#read(hook, Math.min(EVENTS_AT_A_TIME, queuedMax - waiting));
     if (!page) return true;
     if (page.isHeld) this.#readSoon(hook);
