@@ -207,6 +207,10 @@ async function* writeRows(
     } catch (cause) {
       throw isBegun ? new CutOff(cause) : cause;
     }
+    // Its end goes first: where the next one cannot be read, a NO follows.
+    if (!isBegun || text === '') continue;
+    yield told.length > 0 ? [...told, text] : text;
+    [told, text, octets] = [[], '', 0];
   }
   yield told.length > 0 ? [...told, text] : text;
 }

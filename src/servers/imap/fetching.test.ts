@@ -132,36 +132,53 @@ test('a header of any size is read once, as far as headers are, and no more once
   assert.equal(octets, 256 * 1024);
 });
 
-test('a source is read once the client has taken what stands before it, and not where it left', async () => {
+/** A FETCH of two messages, whose second source cannot be read. @param octets of their envelopes */
+function fetchTwo(octets: readonly number[]) {
   let reads = 0;
   const structure = JSON.stringify({ part: '', headerStart: 0, bodyStart: 10 });
-  const rowOf = (uid: number, octets: number) => {
-    const row = { uid, modseq: 1, flags: '', size: 50, body_id: uid, structure };
-    return { ...row, kept_envelope: 'x'.repeat(octets) };
-  };
+  const rows = octets.map((length, at) => {
+    const row = { uid: at + 1, modseq: 1, flags: '', size: 50, body_id: at + 1, structure };
+    return { ...row, kept_envelope: 'x'.repeat(length) };
+  });
   const { session } = sessionOf([1, 2], {
-    // Together their envelopes are what is sent at a time.
-    rows: async () => [rowOf(1, 1_000), rowOf(2, 65_000)],
+    rows: async () => rows,
     bodies: async () => new Map([1, 2].map((id) => [id, { content: undefined }])),
     async *source() {
       if (++reads > 1) throw new Error('the bucket does not answer');
       yield Buffer.from('Subject: a');
     },
   });
-  const answer = fetching(false).run(
-    session,
-    new Cursor([' 1:2 (ENVELOPE BODY.PEEK[HEADER.FIELDS (X-OTHER)])']),
-  );
+  const command = new Cursor([' 1:2 (ENVELOPE BODY.PEEK[HEADER.FIELDS (X-OTHER)])']);
+  return { answer: fetching(false).run(session, command), reads: () => reads };
+}
+
+test('a source is read once the client has taken what stands before it, and not where it left', async () => {
+  // Together their envelopes are what is sent at a time.
+  const { answer, reads } = fetchTwo([1_000, 65_000]);
   assert.equal((await answer.next()).done, false);
   // A failure that nobody waited for would end the process.
   await new Promise(setImmediate);
-  assert.equal(reads, 1);
+  assert.equal(reads(), 1);
   // The second message has begun: no other answer may follow.
   await assert.rejects(
     answer.next(),
     (error) => error instanceof Bye && /the bucket does not answer/.test(String(error.cause)),
   );
-  assert.equal(reads, 2);
+  assert.equal(reads(), 2);
+});
+
+test('of a message that has begun the rest is sent, although the next one cannot be read', async () => {
+  const { answer } = fetchTwo([66_000, 1_000]);
+  let text = '';
+  await assert.rejects(
+    async () => {
+      for (;;) text += (await answer.next()).value;
+    },
+    // A NO may follow.
+    (error) => !(error instanceof Bye) && /the bucket does not answer/.test(String(error)),
+  );
+  assert.match(text, /^\* 1 FETCH \(ENVELOPE x{66000} BODY.*\)\r\n$/s);
+  assert.ok(!text.includes('* 2'));
 });
 
 test('of each row only the columns are read that the command needs', async () => {
