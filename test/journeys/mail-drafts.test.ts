@@ -158,6 +158,12 @@ onEachEngine('saving drafts', (engine) => {
       assert.deepEqual(await Promise.all(files), ['a', 'b', 'c'], `${parts}`);
     }
     assert.deepEqual((await saved(ann, { text: 'a' })).parts, []);
+    // The file is the whole message.
+    const { parts, ...alone } = await saved(ann, { attachments: attachments.slice(0, 1) });
+    const files = parts.map((part) => ({ ...alone, part }));
+    const { parts: again, ...next } = await saved(ann, { attachments: files, draft: alone });
+    assert.deepEqual(again, ['1']);
+    assert.equal(await fileOf(ann, next.mailbox, next.uid, '1'), 'a');
   });
 
   test('what is no draft is not removed, and one that is gone is in nobody’s way', async () => {

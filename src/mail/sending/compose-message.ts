@@ -247,8 +247,7 @@ export async function composeMessage(composition: Composition): Promise<Composed
     bcc: bcc.map(writeAddress),
     replyTo: replyTo.map(writeAddress),
     subject: writeSubject(subject),
-    // A message without any text gets an empty text, so that it is not only attachments.
-    ...((text !== undefined || html === undefined) && { text: text ?? '' }),
+    ...(text !== undefined && { text }),
     ...(html !== undefined && { html }),
     attachments: attachments.map(({ filename, contentType, contentId, inline }, index) => ({
       content: files[index],
@@ -282,7 +281,7 @@ function* numberLeaves(
   { content, childNodes }: MimeNode,
   number = '',
 ): Generator<[unknown, string]> {
-  if (childNodes.length === 0) yield [content, number];
+  if (childNodes.length === 0) yield [content, number || '1'];
   for (const [index, child] of childNodes.entries())
     yield* numberLeaves(child, `${number && `${number}.`}${index + 1}`);
 }
