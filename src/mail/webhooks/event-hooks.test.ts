@@ -335,6 +335,14 @@ onEachEngine('event hooks', (engine) => {
     assert.equal(await told('the last'), false);
   });
 
+  test('says what waits without a look at its events where the queue is full', async (t) => {
+    const { owner } = await newUser(['domain.failing']);
+    t.mock.method(queue, 'count', async (_: object, most: number) => most);
+    const count = t.mock.method(events, 'count', () => assert.fail('there may be a million'));
+    assert.equal((await hooks.find(owner)).waiting, 1_000);
+    assert.equal(count.mock.callCount(), 0);
+  });
+
   test('refuses what is no hook', async () => {
     const owner = { userId: 'refused', organizationId: undefined };
     const set = (settings: object, whose: object = {}) =>

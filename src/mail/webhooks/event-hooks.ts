@@ -151,9 +151,11 @@ export class EventHooks {
     const [, secretPrevious] = secretsOf(hook, now());
     const queued = { domainId: partyOf(hook).domainId, status: 'queued' } as const;
     const [oldest] = await queue.list({ ...queued, limit: 1, offset: 0 });
-    // Behind a full queue they wait in their table: a queue that has just been emptied is not the end.
+    // Behind a full queue they wait in their table, where those of some types may be few among a million. Before the queue is
+    // counted: one that has just been emptied is not the end.
+    const isFull = (await queue.count(queued, QUEUED_MAX)) >= QUEUED_MAX;
     const scope = { userId, organizationId: undefined, types };
-    const behind = await events.count(scope, cursor, QUEUED_MAX);
+    const behind = isFull ? 0 : await events.count(scope, cursor, QUEUED_MAX);
     return {
       ...hook,
       secretPrevious,
