@@ -1,6 +1,6 @@
 /** What buttons and keys do with the rows that are chosen, with the active one, or with what is open. */
 import { computed } from 'vue';
-import { isStarred, isUnread, type Row } from '../list/rows.ts';
+import { isStarred, isUnread, keyOf, type Row } from '../list/rows.ts';
 import { selection } from '../list/selection.ts';
 import { list } from '../list/source.ts';
 import { isOpen, openRow, reading } from '../thread/opened.ts';
@@ -78,7 +78,10 @@ export const commands = {
     const toRead = hasUnread.value;
     // What is marked unread is closed: open, it would be read again.
     const what = target.value;
-    if (!toRead && route.value.open && selection.chosen.size === 0) closeOpen();
+    const opened = reading.here.value.map(keyOf);
+    const isOpened =
+      selection.chosen.size === 0 || known.value.some((one) => opened.includes(keyOf(one)));
+    if (!toRead && route.value.open && isOpened) closeOpen();
     void actions.markRead(what, toRead);
   },
   toggleStar(): void {

@@ -79,6 +79,30 @@ test('of very many unread messages the newest are unfolded and read, and the oth
   assertQuiet();
 });
 
+test('what is marked as unread with others that are chosen is closed, and stays unread', async () => {
+  const { id, address } = await pages.newAccount();
+  for (const subject of ['First', 'Second']) await pages.send(address, subject);
+  const { page, assertQuiet } = await openWebmail(pages, address);
+  await rowOf(page, 'First').click();
+  await page.locator('.message-body').getByText('Text of First').waitFor();
+  const unread = () =>
+    pages
+      .callMail(id, 'POST', '/mail/search', { mailbox: 'INBOX', notFlags: ['\\Seen'], limit: 100 })
+      .then(({ matches }) => matches.length);
+  while ((await unread()) !== 1) await setTimeout(50);
+  await page.keyboard.press('k');
+  await page.locator('.message-body').getByText('Text of Second').waitFor();
+  while ((await unread()) !== 0) await setTimeout(50);
+  await page.keyboard.press('x');
+  await page.keyboard.press('Shift+ArrowDown');
+  await page.getByText('2 messages', { exact: true }).waitFor();
+  assert.equal(await page.locator('.message-body').count(), 1);
+  await page.keyboard.press('u');
+  await page.locator('.message-body').waitFor({ state: 'detached' });
+  while ((await unread()) !== 2) await setTimeout(50);
+  assertQuiet();
+});
+
 test('a row of Sent goes by whom the mail is for', async () => {
   const { id, address } = await pages.newAccount();
   const to = [{ name: 'Zoe', address: 'zoe@sender.test' }];
