@@ -2,7 +2,7 @@
  * What a screen reads from the API: loaded when its inputs change, when asked, and again and again while the page is
  * seen. The answer of before stays while the next one is awaited, and when that fails: `at` says how old it is.
  */
-import { onScopeDispose, type Ref, ref, shallowRef, watch } from 'vue';
+import { computed, onScopeDispose, type Ref, ref, shallowRef, watch } from 'vue';
 import { live } from '../remembered.ts';
 import { ApiError } from './client.ts';
 import type { Page } from './types.ts';
@@ -141,24 +141,32 @@ export function loadList<Input, Item>(
   const items = shallowRef<readonly Item[]>();
   const cursor = ref<string>();
   const total = ref<number>();
-  const hasMore = ref(false);
+  const hasMore = computed(() => cursor.value !== undefined);
   const waiting = ref<number>();
   let next: Page<Item> | undefined;
   let pages = 0;
+  /** How often a first page was shown, and behind which of them a further one is awaited. */
+  let begun = 0;
+  let addingTo: number | undefined;
 
-  const show = (page: Page<Item>, before: readonly Item[] = []) => {
-    items.value = [...before, ...page.items];
-    cursor.value = page.cursor;
-    hasMore.value = page.cursor !== undefined;
-    total.value = page.total ?? total.value;
-    pages = before.length === 0 ? 1 : pages + 1;
+  const show = (page: Page<Item>) => {
+    begun++;
+    pages = 0;
     next = undefined;
     waiting.value = undefined;
+    add(page, []);
+  };
+  const add = (page: Page<Item>, before: readonly Item[]) => {
+    items.value = [...before, ...page.items];
+    cursor.value = page.cursor;
+    total.value = page.total ?? total.value;
+    pages++;
   };
   const take = (page: Page<Item>, isByTimer: boolean) => {
     const shown = items.value;
     if (!isByTimer || !shown) return show(page);
-    if (pages === 1 && live.value === 'on' && !list.isHeld()) return show(page);
+    const isHeld = addingTo === begun || list.isHeld();
+    if (pages === 1 && live.value === 'on' && !isHeld) return show(page);
     const fresh = new Map(page.items.map((item) => [keyOf(item), item]));
     items.value = shown.map((item) => fresh.get(keyOf(item)) ?? item);
     total.value = page.total ?? total.value;
@@ -176,14 +184,18 @@ export function loadList<Input, Item>(
     everyMs,
   );
   async function more(): Promise<void> {
-    const from = cursor.value;
-    const before = items.value;
+    // A second press would ask for the same page.
+    if (addingTo === begun) return;
+    const began = begun;
+    addingTo = began;
     try {
-      const page = await fetchPage(input(), from, new AbortController().signal);
-      // Overtaken by other filters, or by a second press that asked for the same page.
-      if (cursor.value === from && before?.[0] === items.value?.[0]) show(page, items.value);
+      const page = await fetchPage(input(), cursor.value, new AbortController().signal);
+      // Overtaken by other filters, or by what waited.
+      if (began === begun) add(page, items.value ?? []);
     } catch (failure) {
-      followed.error.value = asApiError(failure);
+      if (began === begun) followed.error.value = asApiError(failure);
+    } finally {
+      if (addingTo === began) addingTo = undefined;
     }
   }
   const list: LoadedList<Item> = {

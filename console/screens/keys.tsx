@@ -22,13 +22,13 @@ export const Keys = defineComponent(() => {
     (_none, cursor, signal) => read<Page<KeyItem>>('/keys', { cursor }, signal),
     ({ id }) => id,
   );
-  const made = shallowRef<MadeKey>();
+  const made = shallowRef<readonly MadeKey[]>([]);
   const show = async (key: MadeKey) => {
-    made.value = key;
+    made.value = [key, ...made.value];
     await list.reload();
   };
-  const hide = () => {
-    made.value = undefined;
+  const hide = (key: MadeKey) => {
+    made.value = made.value.filter((one) => one !== key);
   };
   return () => (
     <div class="screen">
@@ -36,7 +36,9 @@ export const Keys = defineComponent(() => {
         title="Keys"
         lead="API keys with a name. Those of API_KEYS, and the one of the first start, are settings and not in the list."
       />
-      {made.value && <Secret made={made.value} close={hide} />}
+      {made.value.map((key) => (
+        <Secret key={key.key.id} made={key} close={() => hide(key)} />
+      ))}
       <Card title="Make a key">{() => <KeyForm done={show} />}</Card>
       <Card>
         {() => (

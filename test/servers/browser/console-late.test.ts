@@ -184,3 +184,52 @@ test('a block that is asked for twice is made once, and keeps what is typed mean
     assert.equal(blocking.count.asked, 1);
   });
 });
+
+test('a page that is asked for is added, also where the list is read again meanwhile', async () => {
+  const names = Array.from({ length: 120 }, (_, index) => `spam-${index}.test`);
+  const block = (value: string) =>
+    service.v2('POST', '/v2/operator/blocks', { kind: 'domain', value });
+  await Promise.all(names.map(block));
+  await signedIn('/blocks', async (page) => {
+    const rows = page.locator('.data tbody tr');
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
+    // Before the page is loaded again: Chromium lets requests pass a route that is added later.
+    await page.route('**/v2/operator/blocks?*cursor=*', async (route) => {
+      await released;
+      await route.continue();
+    });
+    await page.clock.install();
+    await page.reload();
+    await rows.first().waitFor();
+    const count = await rows.count();
+    assert.ok(count < names.length);
+    await page.getByRole('button', { name: 'Show more' }).click();
+    await block('comes-meanwhile.test');
+    await page.getByRole('heading', { level: 1 }).hover();
+    await page.clock.fastForward('01:05');
+    await page.getByRole('button', { name: '1 new' }).waitFor();
+    release();
+    await rows.nth(count).waitFor();
+    await page.getByRole('button', { name: '1 new' }).click();
+    assert.match(await rows.first().innerText(), /comes-meanwhile/);
+  });
+});
+
+test('each key that is made stays until it is put away', async () => {
+  await signedIn('/keys', async (page) => {
+    const shown = (name: string) => page.getByText(`The key ${name} is shown only now`);
+    for (const name of ['first', 'second']) {
+      await page.getByLabel('Name', { exact: true }).fill(name);
+      await page.getByRole('button', { name: 'Make key' }).click();
+      await shown(name).waitFor();
+      await page.getByRole('row').filter({ hasText: name }).waitFor();
+    }
+    await page
+      .getByRole('status')
+      .filter({ has: shown('second') })
+      .getByRole('button', { name: 'I have saved it' })
+      .click();
+    await shown('second').waitFor({ state: 'detached' });
+    assert.equal(await shown('first').count(), 1);
+  });
+});
