@@ -83,7 +83,7 @@ export class OpenAccount implements Account {
     this.client.reconnect();
   }
 
-  /** The user signed out in another tab, which removed the copy. */
+  /** The login that the tabs share was ended in another one. */
   async leave(): Promise<void> {
     accounts.value = accounts.value.filter((one) => one !== this);
     this.#unsay();
@@ -289,7 +289,7 @@ addEventListener('storage', () => {
   for (const account of accounts.value) {
     const { address, login } = account;
     // What is being written stays: whoever signs in again can send it.
-    const isWriting = writing.value?.account === account;
+    const isWriting = [writing.value, ...refused.value].some((one) => one?.account === account);
     if (login.remembered && !kept.has(address) && !isWriting) void account.leave();
   }
 });

@@ -76,7 +76,7 @@ export const commands = {
   },
   toggleRead(): void {
     const toRead = hasUnread.value;
-    // What is marked unread is closed: open, it would be read again.
+    // What is marked unread is closed: it is read when it is opened again.
     const what = target.value;
     const opened = reading.here.value.map(keyOf);
     const isOpened =

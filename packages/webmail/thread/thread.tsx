@@ -33,7 +33,8 @@ export const Thread = defineComponent(() => {
     const came = now.filter((message) => isUnread(message) && !unfolded.has(keyOf(message)));
     for (const [at, message] of came.reverse().entries())
       unfolded.set(keyOf(message), at < UNFOLDED_MAX);
-    readUnfolded();
+    // Not what the user marks as unread later.
+    readUnfolded(came);
     if (now.length === 0 || before.length > 0) return;
     void nextTick(() => {
       const first = heading.value?.parentElement?.querySelector('.who[aria-expanded="true"]');
@@ -42,13 +43,11 @@ export const Thread = defineComponent(() => {
       if (isNarrow.matches) heading.value?.focus({ preventScroll: true });
     });
   });
-  const readUnfolded = () => {
-    const seen = messages.value.filter((message) => isUnread(message) && isUnfolded(message));
-    void markRead({ messages: seen }, true, true);
-  };
+  const readUnfolded = (some: readonly MailMessage[]) =>
+    void markRead({ messages: some.filter(isUnfolded) }, true, true);
   const toggle = (message: MailMessage) => {
     unfolded.set(keyOf(message), !isUnfolded(message));
-    readUnfolded();
+    readUnfolded([message]);
   };
   return () => {
     const account = current.value;

@@ -221,7 +221,10 @@ export class EventQueuer {
   async #queueSome(userId: string): Promise<boolean> {
     const { queue, queuedMax = QUEUED_MAX } = this.#options;
     const hook = this.#hooks.get(userId);
-    if (!hook) return false;
+    if (!hook) {
+      this.#probes.delete(userId);
+      return false;
+    }
     const { domainId } = partyOf(hook);
     const waiting = await queue.count({ domainId, status: 'queued' }, queuedMax);
     if (waiting >= queuedMax / 2) {

@@ -76,6 +76,14 @@ test('of very many unread messages the newest are unfolded and read, and the oth
   await card(30).locator('.message-body').getByText('Text of Re: Many 30').waitFor();
   while ((await unread()) !== 19) await setTimeout(50);
   assert.equal(await page.locator('.thread .message-body').count(), 12);
+  // What is marked as unread elsewhere stays so, though it is unfolded here.
+  const unmark = { mailbox: 'INBOX', uids: [30], remove: ['\\Seen'] };
+  await pages.callMail(id, 'POST', '/mail/flags', unmark);
+  await until(page, `document.querySelectorAll('.thread .message.unread').length === 20`);
+  await pages.send(address, 'Re: Many 31', { references: first });
+  await card(31).locator('.message-body').getByText('Text of Re: Many 31').waitFor();
+  await until(page, `document.querySelectorAll('.thread .message.unread').length === 20`);
+  while ((await unread()) !== 20) await setTimeout(50);
   assertQuiet();
 });
 
