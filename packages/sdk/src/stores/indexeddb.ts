@@ -126,8 +126,8 @@ class IndexedDbStore implements Store {
   }
 
   /**
-   * Runs a transaction, which writes where it has a durability; where the database was closed under us, once more. It never is carried out twice in part: a
-   * transaction is whole or nothing, and these write the same when they are repeated.
+   * Runs a transaction, which writes where it has a durability; where the database was closed under us, once more. It never is
+   * carried out twice in part: a transaction is whole or nothing, and these write the same when they are repeated.
    */
   async #run<T>(tables: readonly TableName[], work: Work<T>, durability?: Durability): Promise<T> {
     const mode = durability ? 'readwrite' : 'readonly';
