@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Operation } from '../../src/mail/client.ts';
 import { liveOften, RUNS } from './lives.ts';
-import { befall, pick, settled, surroundings, tabOf } from './surroundings.ts';
+import { befall, pick, settled, signInAgain, surroundings, tabOf } from './surroundings.ts';
 import { type Tab, World } from './world.ts';
 
 const NAMES = ['A', 'B', 'A/x', 'B/x'];
@@ -176,6 +176,7 @@ class Life {
       for (const mailbox of account.mailboxes) void client.mailbox(mailbox.name).list();
     }
     await world.pass(180_000);
+    await signInAgain(world);
     assert.deepEqual(world.faults, []);
     const places = account.mailboxes.flatMap((one) =>
       one.existing(one.uids).map(({ envelope }) => envelope.subject),

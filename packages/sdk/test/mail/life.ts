@@ -14,7 +14,7 @@ import type { BodyRow } from '../../src/mail/rows.ts';
 import { happen, hasMessage, isOfOthers, isTaken, wayOf } from './others.ts';
 import { Replay } from './replay.ts';
 import { BOXES, SEEN, type Step, WORK } from './steps.ts';
-import { befall, settled, tabOf } from './surroundings.ts';
+import { befall, settled, signInAgain, tabOf } from './surroundings.ts';
 import { BODY_BUDGET, type Tab, type World } from './world.ts';
 
 /** What a tab shows of a message since the user changed it there: a flag, that it is gone, or where it went. */
@@ -298,9 +298,9 @@ export class Life {
     await world.pass(60_000);
     // A leader whose connection is silent notices it.
     await world.pass(60_000);
-    // Two refused tokens end a session; the user signs in again.
-    for (const { client } of world.living) if (client.state === 'stopped') client.reconnect();
+    await signInAgain(world);
     await world.pass(120_000);
+    await signInAgain(world);
     assert.deepEqual(world.faults, []);
     for (const [index, { client }] of world.living.entries()) {
       const pending = await client.pending();

@@ -98,6 +98,16 @@ export async function befall(
   }
 }
 
+/** Two refused tokens end a session: the user signs in again, as often as faults that are left end it. */
+export async function signInAgain(world: World): Promise<void> {
+  const stopped = () => world.living.filter(({ client }) => client.state === 'stopped');
+  // A life has forty steps at most, and two of them end a session.
+  for (let left = 20; left > 0 && stopped().length > 0; left--) {
+    for (const { client } of stopped()) client.reconnect();
+    await world.pass(60_000);
+  }
+}
+
 /** What a promise of a tab gives; undefined where the tab died over it, or its store was busy. */
 export async function settled<T>(
   world: World,
