@@ -40,7 +40,10 @@ export class Syncer {
   /** When the sync began whose next page is due. */
   readonly #chains = new Map<number, number>();
   /** Changes that bring messages into a mailbox, by seq, until they are answered: whether the last attempt was not. */
-  readonly #incoming = new Map<number, Map<number, Promise<boolean>>>();
+  readonly #incoming = new Map<
+    number,
+    { readonly box: number; readonly until: number; readonly isLost: Promise<boolean> }
+  >();
   /** When the answer to a change came; those of an earlier leader are not known. */
   readonly #answered = new Map<number, number>();
 
@@ -59,23 +62,20 @@ export class Syncer {
 
   /** A sync of the mailbox that gets messages waits for the answer: it would show them a second time. */
   bringing(operation: OperationRow, push: Promise<void>): Promise<void> {
-    const { kind, seq, to, sentAt = Infinity } = operation;
     const { copy, platform } = this.#lead;
-    const target = placesOf(operation, copy.placeOf).at(-1);
-    if ((kind !== 'append' && to === undefined) || typeof target !== 'number') return push;
-    const incoming = this.#incoming.get(target) ?? new Map<number, Promise<boolean>>();
-    const isLost = push.then(
-      () => false,
-      (error) => isPassing(error) && platform.now() < sentAt + UNKNOWN_MS,
-    );
-    this.#incoming.set(target, incoming.set(seq, isLost));
-    void isLost.then((lost) => lost || incoming.delete(seq));
+    const { kind, seq, to, sentAt = platform.now() } = operation;
+    const box = placesOf(operation, copy.placeOf).at(-1);
+    if ((kind !== 'append' && to === undefined) || typeof box !== 'number') return push;
+    const isLost = push.then(() => false, isPassing);
+    // By seq: the mailbox of the next attempt may be another one, where this one's was renamed.
+    this.#incoming.set(seq, { box, until: sentAt + UNKNOWN_MS, isLost });
+    void isLost.then((lost) => lost || this.#incoming.delete(seq));
     return push;
   }
 
   /** Reads the next page of a mailbox. */
   async sync(box: number): Promise<void> {
-    const { copy, server, due } = this.#lead;
+    const { copy, server, due, platform } = this.#lead;
     const row = copy.box(box);
     if (!row || row.gone) return;
     // What this tab did not see begin, says nothing of when it began.
@@ -94,9 +94,11 @@ export class Syncer {
     };
     try {
       const page = await ask(row).catch(askAnew);
-      const lost = await Promise.all([...(this.#incoming.get(box)?.values() ?? [])]);
+      const incoming = [...this.#incoming.values()].filter((one) => one.box === box);
+      const lost = await Promise.all(incoming.map(({ isLost }) => isLost));
       // Tried again by the timer, as the change is.
-      if (lost.includes(true)) throw new Error('a change has brought messages here, perhaps');
+      if (incoming.some(({ until }, at) => lost[at] && platform.now() < until))
+        throw new Error('a change has brought messages here, perhaps');
       await this.take(row, page, began);
     } catch (error) {
       if (!(error instanceof ApiError && error.code === 'mailbox_not_found')) throw error;

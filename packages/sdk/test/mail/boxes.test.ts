@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Operation } from '../../src/mail/client.ts';
+import type { MailClient, Operation } from '../../src/mail/client.ts';
 import { liveOften, RUNS } from './lives.ts';
 import { befall, pick, settled, signInAgain, surroundings, tabOf } from './surroundings.ts';
 import { type Tab, World } from './world.ts';
@@ -171,12 +171,18 @@ class Life {
     world.busy = undefined;
     if (world.living.length === 0) await this.#open();
     await world.pass(60_000);
+    const open = (client: MailClient) => {
+      for (const mailbox of account.mailboxes) void client.mailbox(mailbox.name).list();
+    };
     for (const { client } of world.living) {
       client.reconnect();
-      for (const mailbox of account.mailboxes) void client.mailbox(mailbox.name).list();
+      open(client);
     }
     await world.pass(180_000);
     await signInAgain(world);
+    // Some have another name by now, by which nobody opened them yet.
+    for (const { client } of world.living) open(client);
+    await world.pass(60_000);
     assert.deepEqual(world.faults, []);
     const places = account.mailboxes.flatMap((one) =>
       one.existing(one.uids).map(({ envelope }) => envelope.subject),
@@ -217,6 +223,22 @@ for (const withLocks of [true, false]) {
     ),
   );
 }
+
+test('a rename that did not arrive and is refused then holds up no mailbox', async () => {
+  const lost = { lose: 'request' } as const;
+  const faults = [lost, { status: 503, retryAfter: 2 }, { delayMs: 0 }, { delayMs: 0 }, lost];
+  await new Life(new World({ seed: 1, areProcesses: true })).live([
+    { do: 'other create', name: 'B' },
+    { do: 'network', on: false },
+    { do: 'deliver', to: 'B' },
+    { do: 'rename', tab: 0, name: 'B', to: 'A' },
+    { do: 'trouble', faults },
+    { do: 'busy', tab: 0 },
+    { do: 'network', on: true },
+    { do: 'wait', ms: 2000 },
+    { do: 'other create', name: 'A' },
+  ]);
+});
 
 test('a mailbox that is made, renamed and deleted is shown so from then on, while the list of them is read', async () => {
   const world = new World({ seed: 1, withLocks: true });
