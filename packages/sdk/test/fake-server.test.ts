@@ -12,6 +12,8 @@ interface Told {
   readonly body: unknown;
 }
 
+const isIndexing = ({ body }: Told) => (body as { indexing?: boolean } | null)?.indexing === true;
+
 /** A call of a mailbox: what is sent, and the answer as JSON, or as text. */
 type CallMail = (
   method: string,
@@ -81,7 +83,9 @@ const FIELDS = ['envelope', 'flags', 'size', 'preview', 'threadId', 'hasAttachme
 /** What an app does, told step by step; tokens are carried on from the answers. */
 async function live(call: CallMail, told: (step: string, answer: Told) => void) {
   const tell = async (step: string, ...args: Parameters<CallMail>) => {
-    const answer = await call(...args);
+    let answer = await call(...args);
+    // The index of a busy service is a moment behind.
+    while (isIndexing(answer)) answer = await call(...args);
     told(step, answer);
     // biome-ignore lint/suspicious/noExplicitAny: whatever JSON came back
     return answer.body as any;
